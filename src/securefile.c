@@ -107,6 +107,19 @@ shmem_startup(void)
 	sf_keys_load_at_start();
 }
 
+/* What is only known in memory, and of this transaction alone, goes with it. */
+static void
+forget_transaction(void)
+{
+	sf_ddl_seen_at_end();
+	sf_ddl_swapped_at_end();
+	sf_ddl_notes_at_end();
+	sf_ddl_replaced_at_end();
+	sf_read_at_end();
+	sf_sql_send_at_end();
+	sf_undo_at_end();
+}
+
 /* End the transaction in write/, and wake the monitor if that left work to do. */
 static void
 end_writing(bool commit)
@@ -125,13 +138,7 @@ at_commit(void)
 	(void) SF_FAULT_IO(commit_done);
 	if (sf_ddl_shells_at_end())
 		sf_monitor_wake(MyDatabaseId);
-	sf_ddl_seen_at_end();
-	sf_ddl_swapped_at_end();
-	sf_ddl_notes_at_end();
-	sf_ddl_replaced_at_end();
-	sf_read_at_end();
-	sf_sql_send_at_end();
-	sf_undo_at_end();
+	forget_transaction();
 	end_writing(true);
 	if (sf_space_at_end(SF_END_COMMITTED))
 		sf_monitor_wake(MyDatabaseId);
@@ -146,13 +153,7 @@ at_prepare(void)
 {
 	(void) SF_FAULT_IO(prepare_done);
 	(void) sf_ddl_shells_at_end();
-	sf_ddl_seen_at_end();
-	sf_ddl_swapped_at_end();
-	sf_ddl_notes_at_end();
-	sf_ddl_replaced_at_end();
-	sf_read_at_end();
-	sf_sql_send_at_end();
-	sf_undo_at_end();
+	forget_transaction();
 	end_writing(true);
 	(void) sf_space_at_end(SF_END_RUNNING);
 	(void) sf_keys_at_end();
@@ -167,13 +168,7 @@ at_abort(void)
 	sf_io_reap_all();
 	sf_stream_handle_forget_all();
 	(void) sf_ddl_shells_at_end();
-	sf_ddl_seen_at_end();
-	sf_ddl_swapped_at_end();
-	sf_ddl_notes_at_end();
-	sf_ddl_replaced_at_end();
-	sf_read_at_end();
-	sf_sql_send_at_end();
-	sf_undo_at_end();
+	forget_transaction();
 	end_writing(false);
 	(void) sf_space_at_end(SF_END_ABORTED);
 	(void) sf_keys_at_end();

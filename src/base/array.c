@@ -7,7 +7,6 @@
  */
 #include "base/base.h"
 
-#include "utils/memutils.h"
 
 #define FIRST_SIZE	64
 

@@ -9,8 +9,6 @@
 
 #include "base/shared.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"

@@ -20,7 +20,6 @@
 #include "access/xlog.h"
 #include "check/walk.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"

@@ -42,7 +42,6 @@
 #include "miscadmin.h"
 #include "space/lend.h"
 #include "space/repair_pages.h"
-#include "tcop/utility.h"
 
 PG_FUNCTION_INFO_V1(securefile_repair);
 

@@ -87,13 +87,13 @@ has_name(const List *names, const char *name)
 void
 sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 {
-	char	   *name = sfi_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
+	char	   *name = sfi_ddl_command.alter == NULL ? NULL : get_attname(table_oid, attnum, true);
 	MemoryContext old;
 	SfAltered  *altered;
 	AttrNumber	known;
 	ListCell   *lc;
 
-	if (name == NULL || !has_name(sfi_ddl_alter->retyped_names, name))
+	if (name == NULL || !has_name(sfi_ddl_command.alter->retyped_names, name))
 		return;
 
 	/* core changes the type of no system column */
@@ -104,14 +104,14 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 		return;
 	if (known == InvalidAttrNumber)
 	{
-		foreach(lc, sfi_ddl_alter->converts)
+		foreach(lc, sfi_ddl_command.alter->converts)
 			sfi_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
 	}
 	sfi_ddl_taken_note(table_oid, attnum, false);
-	old = MemoryContextSwitchTo(GetMemoryChunkContext(sfi_ddl_alter));
+	old = MemoryContextSwitchTo(GetMemoryChunkContext(sfi_ddl_command.alter));
 	altered = palloc(sizeof(SfAltered));
 	*altered = (SfAltered) {table_oid, attnum, pstrdup(name),
-								   has_name(sfi_ddl_alter->using_names, name)};
-	sfi_ddl_alter->retyped = lappend(sfi_ddl_alter->retyped, altered);
+								   has_name(sfi_ddl_command.alter->using_names, name)};
+	sfi_ddl_command.alter->retyped = lappend(sfi_ddl_command.alter->retyped, altered);
 	MemoryContextSwitchTo(old);
 }

@@ -27,7 +27,6 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -35,7 +34,6 @@
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
 #include "ddl/command.h"
-#include "ddl/ddl.h"
 #include "ddl/table_rows.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -47,11 +45,9 @@
 #include "stats/stats.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(securefile_rewrite_some);
 PG_FUNCTION_INFO_V1(securefile_rewrite_online);
@@ -260,8 +256,8 @@ batch_step(void *arg)
 static void
 begin_first_pass(Batch *batch)
 {
-	Oid			segrelid = sf_space_segment_relid(batch->column.table_oid, batch->column.attnum);
-	Relation	segrel = OidIsValid(segrelid) ? relation_open(segrelid, RowExclusiveLock) : NULL;
+	SfSegment  *seg = sf_space_open(batch->column.table_oid, batch->column.attnum,
+									RowExclusiveLock, true);
 
 	SF_ASSERT(CheckRelationLockedByMe(batch->rel, RowExclusiveLock, true));
 	batch->at = (Position)
@@ -270,11 +266,8 @@ begin_first_pass(Batch *batch)
 			.attnum = batch->column.attnum,
 			.pass = 1,
 			.end_block = RelationGetNumberOfBlocks(batch->rel),
-			.first_new_id = segrel == NULL ? 0 :
-			sf_space_read_header(sf_space_open_rel(segrel)).next_object_id
+			.first_new_id = seg == NULL ? 0 : sf_space_read_header(seg).next_object_id
 	};
-	if (segrel != NULL)
-		relation_close(segrel, NoLock);
 }
 
 /* The key that new values of the column take; 0: none. */

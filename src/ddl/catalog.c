@@ -118,20 +118,17 @@ sfi_ddl_edits(Oid function)
 	return false;
 }
 
-/* Keep a member of the extension if it is the type securefile. */
-static void
-note_type(SfDdlObjects *objects, Oid oid)
+/* Is it the type, whether the extension has it or not? */
+static bool
+is_our_type(Oid typid)
 {
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
-	Form_pg_type form;
+	Oid			input;
+	Oid			ioparam;
 
-	if (!HeapTupleIsValid(tuple))
-		return;
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typtype == TYPTYPE_BASE &&
-		is_c_function(form->typinput, "securefile_in"))
-		objects->type = oid;
-	ReleaseSysCache(tuple);
+	if (typid < FirstNormalObjectId || get_typtype(typid) != TYPTYPE_BASE)
+		return false;
+	getTypeInputInfo(typid, &input, &ioparam);
+	return is_c_function(input, "securefile_in");
 }
 
 /* Keep a member of the extension if it is one of the functions that this room calls. */
@@ -170,8 +167,8 @@ collect_members(SfDdlObjects *objects, Oid extension)
 
 		if (form->deptype != DEPENDENCY_EXTENSION)
 			continue;
-		if (form->classid == TypeRelationId)
-			note_type(objects, form->objid);
+		if (form->classid == TypeRelationId && is_our_type(form->objid))
+			objects->type = form->objid;
 		else if (form->classid == ProcedureRelationId)
 			note_function(objects, form->objid);
 	}
@@ -238,20 +235,6 @@ sfi_ddl_objects(void)
 	return &cached;
 }
 
-/* Is it the type, whether the extension has it or not? */
-static bool
-is_our_type(Oid typid)
-{
-	Oid			base = OidIsValid(typid) ? getBaseType(typid) : InvalidOid;
-	Oid			input = InvalidOid;
-	Oid			ioparam;
-
-	if (!OidIsValid(base) || base < FirstNormalObjectId || get_typtype(base) != TYPTYPE_BASE)
-		return false;
-	getTypeInputInfo(base, &input, &ioparam);
-	return is_c_function(input, "securefile_in");
-}
-
 void
 sfi_ddl_require_whole(Relation rel)
 {
@@ -264,7 +247,7 @@ sfi_ddl_require_whole(Relation rel)
 	{
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
 
-		if (!att->attisdropped && is_our_type(att->atttypid))
+		if (!att->attisdropped && is_our_type(getBaseType(att->atttypid)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension securefile lacks its %s in this database", missing_object(&found)),

@@ -17,10 +17,7 @@
 #include "ddl/command.h"
 #include "miscadmin.h"
 
-SfAlter    *sfi_ddl_alter = NULL;
-NodeTag		sfi_ddl_command = T_Invalid;
-
-static int	depth = 0;			/* nesting level of utility commands */
+SfCommand	sfi_ddl_command = {0};
 
 bool
 sfi_ddl_noting(void)
@@ -28,28 +25,6 @@ sfi_ddl_noting(void)
 	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
 		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
 		IsTransactionState() && !RecoveryInProgress();
-}
-
-/* ---- nesting ---- */
-
-void
-sfi_ddl_command_begins(void)
-{
-	SF_ASSERT(depth >= 0);
-	depth++;
-}
-
-void
-sfi_ddl_command_ends(void)
-{
-	SF_ASSERT(depth > 0);
-	depth--;
-}
-
-int
-sfi_ddl_depth(void)
-{
-	return depth;
 }
 
 /*
@@ -60,8 +35,9 @@ sfi_ddl_depth(void)
 bool
 sfi_ddl_only_rewrites(void)
 {
-	return sfi_ddl_command == T_VacuumStmt || sfi_ddl_command == T_ClusterStmt ||
-		sfi_ddl_command == T_ReindexStmt;
+	const NodeTag tag = sfi_ddl_command.tag;
+
+	return tag == T_VacuumStmt || tag == T_ClusterStmt || tag == T_ReindexStmt;
 }
 
 /* ---- ALTER TABLE ---- */
@@ -71,7 +47,7 @@ sfi_ddl_altered_column(Oid table_oid, const char *name)
 {
 	ListCell   *lc;
 
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_command.alter == NULL ? NIL : sfi_ddl_command.alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 

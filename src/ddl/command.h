@@ -27,13 +27,6 @@
  */
 extern bool sfi_ddl_noting(void);
 
-/* A command begins; it ends, or fails.  Never throw. */
-extern void sfi_ddl_command_begins(void);
-extern void sfi_ddl_command_ends(void);
-
-/* The nesting level of the current command; 0: there is none.  Never throws. */
-extern int	sfi_ddl_depth(void);
-
 /* A column whose type ALTER TABLE changes, by its number: functions may rename it. */
 typedef struct SfAltered
 {
@@ -55,14 +48,21 @@ typedef struct SfAlter
 	SfRowContext row;			/* the row whose value is being converted */
 } SfAlter;
 
-/* What the current command is; T_Invalid: there is none. */
-extern NodeTag sfi_ddl_command;
+typedef struct SfTakenColumns SfTakenColumns;
+
+/* The current command, which is the innermost one.  hooks.c sets it, and the outer one again. */
+typedef struct SfCommand
+{
+	int			depth;			/* nesting level; 0: there is no command */
+	NodeTag		tag;			/* T_Invalid: there is none */
+	SfAlter    *alter;			/* if it is an ALTER TABLE, or NULL */
+	SfTakenColumns *taken;		/* NULL where no WARNING is wanted */
+} SfCommand;
+
+extern SfCommand sfi_ddl_command;
 
 /* Does it copy rows as they are to new files (VACUUM FULL, CLUSTER)?  Never throws. */
 extern bool sfi_ddl_only_rewrites(void);
-
-/* The current command if it is an ALTER TABLE, or NULL. */
-extern SfAlter *sfi_ddl_alter;
 
 /*
  * The number of the column that the current ALTER TABLE has found under that name
@@ -96,19 +96,14 @@ extern SfAlter *sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query);
 /*
  * The object access hook has heard that a column was altered.  If the current
  * ALTER TABLE changes the type of a column of that name, adds the column to
- * sfi_ddl_alter->retyped.  ERROR OBJECT_IN_USE: see sfi_ddl_convert_verify().
+ * sfi_ddl_command.alter->retyped.  ERROR OBJECT_IN_USE: see sfi_ddl_convert_verify().
  */
 extern void sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum);
 
 /* ---- taken.c: a WARNING for columns whose values are taken away ---- */
 
-typedef struct SfTakenColumns SfTakenColumns;
-
-/* What the current command takes away; NULL where no WARNING is wanted. */
-extern SfTakenColumns *sfi_ddl_taken;
-
 /*
- * Before a command: what sfi_ddl_taken is to be while it runs.  The result lives in
+ * Before a command: what sfi_ddl_command.taken is to be while it runs.  The result lives in
  * CurrentMemoryContext.
  */
 extern SfTakenColumns *sfi_ddl_taken_begin(const Node *stmt);
@@ -145,7 +140,7 @@ extern void sfi_ddl_convert_verify(const SfConvert *convert, Oid table_oid, Attr
 
 /*
  * If this part of an ALTER TABLE reads a column that is a securefile, let its
- * expression say for each row which row that is (sfi_ddl_alter->row).  Result,
+ * expression say for each row which row that is (sfi_ddl_command.alter->row).  Result,
  * locks and errors as of sfi_ddl_convert().
  */
 extern SfConvert *sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
@@ -208,8 +203,11 @@ extern void sfi_ddl_note_table(Oid relid, bool created, AttrNumber added);
 extern int	sfi_ddl_notes_mark(void);
 extern void sfi_ddl_notes_fail(int mark);
 
-/* Forget the notes of the current command itself.  Never throws. */
-extern void sfi_ddl_notes_forget(void);
+/*
+ * Forget the notes that the current command itself has made since a mark: of one relation,
+ * or of all (InvalidOid).  Never throws.
+ */
+extern void sfi_ddl_notes_forget(int mark, Oid relid);
 
 /*
  * Bring in line all tables that the current command has touched.  Locks them as
@@ -249,8 +247,8 @@ extern bool sfi_ddl_table_has_columns(Oid relid);
 
 /*
  * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE if a securefile column of an open
- * ordinary table lacks a row trigger in this description of the table's triggers.
- * Does nothing for other relations.
+ * ordinary table lacks a row trigger in this description of the table's triggers, or
+ * the extension one of its objects (sfi_ddl_require_whole()).
  */
 extern void sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers);
 
@@ -392,7 +390,7 @@ extern bool sfi_ddl_table_was_here(Oid table_oid);
 /* A number that is another one when any relation has changed since.  Never throws. */
 extern uint64 sfi_ddl_relation_changes(void);
 
-/* ---- uncounted.c ---- */
+/* ---- uncounted.c: tables that may have got rows which the server does not count ---- */
 
 /* Has this transaction locked a table in just that mode?  Never throws. */
 extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
@@ -403,14 +401,9 @@ extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
  */
 extern List *sfi_ddl_uncounted(void);
 
-/* Tables (list of Oid) on which this transaction holds AccessExclusiveLock. */
-extern List *sfi_ddl_locked_alone(void);
-
-/* ---- filled.c ---- */
-
 /*
- * Tables of sfi_ddl_locked_alone() (list of Oid) where a look at some rows has found a value
- * of another table or column.
+ * Tables (list of Oid) on which this transaction holds AccessExclusiveLock, and where a look at
+ * some rows has found a value of another table or column.
  */
 extern List *sfi_ddl_filled(void);
 

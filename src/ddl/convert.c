@@ -73,15 +73,9 @@ typedef struct ConvertCall
 static bool
 becomes_securefile(ColumnDef *def)
 {
-	Type		type = LookupTypeName(NULL, def->typeName, NULL, true);
-	Oid			typid;
 	int32		typmod = -1;
 
-	if (type == NULL)
-		return false;
-	typid = typeTypeId(type);
-	ReleaseSysCache(type);
-	return sfi_ddl_is_securefile(typid, &typmod);
+	return sfi_ddl_is_securefile(LookupTypeNameOid(NULL, def->typeName, true), &typmod);
 }
 
 static bool
@@ -403,14 +397,14 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 static void
 announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
 {
-	SfRowContext *row = &sfi_ddl_alter->row;
+	SfRowContext *row = &sfi_ddl_command.alter->row;
 
 	/*
 	 * the expression runs while the command that it was made for is the
 	 * current one
 	 */
-	SF_ASSERT(sfi_ddl_alter != NULL);
-	SF_ASSERT(list_member_ptr(sfi_ddl_alter->converts, convert));
+	SF_ASSERT(sfi_ddl_command.alter != NULL);
+	SF_ASSERT(list_member_ptr(sfi_ddl_command.alter->converts, convert));
 
 	if (fcinfo->flinfo->fn_extra == NULL)
 	{
@@ -418,7 +412,8 @@ announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
 		char	   *name = get_rel_name(sfi_ddl_rewritten_table(&transient_oid));
 
 		/* as long-lived as the row context that refers to it */
-		fcinfo->flinfo->fn_extra = MemoryContextStrdup(GetMemoryChunkContext(sfi_ddl_alter), name);
+		fcinfo->flinfo->fn_extra =
+			MemoryContextStrdup(GetMemoryChunkContext(sfi_ddl_command.alter), name);
 	}
 	SF_ASSERT(ItemPointerIsValid((ItemPointer) PG_GETARG_POINTER(0)));
 	row->table = fcinfo->flinfo->fn_extra;

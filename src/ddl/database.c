@@ -20,7 +20,6 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/acl.h"
 #include "utils/syscache.h"
 
 /* The option of that name, or NULL. */

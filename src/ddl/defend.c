@@ -31,13 +31,11 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "ddl/command.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -101,7 +99,8 @@ sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 
 	/* else the columns may be others than those that rows are written to */
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
+	sfi_ddl_require_whole(rel);
+	if (rel->rd_rel->relkind != RELKIND_RELATION || sfi_ddl_objects() == NULL)
 		return;
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -132,20 +131,14 @@ void
 sfi_ddl_require_result_triggers(List *result_rels)
 {
 	ListCell   *lc;
-	bool		whole;
 
 	if (result_rels == NIL || !sfi_ddl_noting() || !OidIsValid(sfi_ddl_am_oid()))
 		return;
-	/* asked once a statement, which may write to many partitions */
-	whole = sfi_ddl_objects() != NULL;
 	foreach(lc, result_rels)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
-		if (whole)
-			sfi_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
-		else
-			sfi_ddl_require_whole(info->ri_RelationDesc);
+		sfi_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
 	}
 }
 
@@ -182,7 +175,6 @@ sfi_ddl_require_copy_triggers(Oid relid)
 
 		if (rel == NULL)
 			continue;
-		sfi_ddl_require_whole(rel);
 		sfi_ddl_require_triggers(rel, rel->trigdesc);
 		sfi_ddl_refuse_rewritten(rel);
 		relation_close(rel, NoLock);

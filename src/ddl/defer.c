@@ -48,8 +48,6 @@
 #include "object/object.h"
 #include "storage/lmgr.h"
 #include "utils/datum.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 /* What it takes to place the value of one row; in the memory of the row. */

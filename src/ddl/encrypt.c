@@ -321,7 +321,6 @@ encrypted_column(Oid relid, const Bitmapset *selected)
 {
 	Relation	rel = relation_open(relid, NoLock);
 	TupleDesc	desc = RelationGetDescr(rel);
-	bool		all = bms_is_member(-FirstLowInvalidHeapAttributeNumber, selected);
 	AttrNumber	found = InvalidAttrNumber;
 
 	for (int i = 0; i < desc->natts && found == InvalidAttrNumber; i++)
@@ -329,7 +328,7 @@ encrypted_column(Oid relid, const Bitmapset *selected)
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
 		if (!att->attisdropped && type_encrypts(att->atttypid, att->atttypmod) &&
-			(all || bms_is_member(att->attnum - FirstLowInvalidHeapAttributeNumber, selected)))
+			sfi_ddl_takes(selected, att->attnum))
 			found = att->attnum;
 	}
 	relation_close(rel, NoLock);

@@ -142,8 +142,8 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 			 */
 			if (sfi_ddl_any_copied())
 				sf_write_flush();
-			if (sfi_ddl_alter != NULL)
-				ItemPointerSetInvalid(&sfi_ddl_alter->row.tid);
+			if (sfi_ddl_command.alter != NULL)
+				ItemPointerSetInvalid(&sfi_ddl_command.alter->row.tid);
 			break;
 		case OAT_DROP:
 			if (sub_id == 0)
@@ -175,11 +175,11 @@ ends_transaction(Node *stmt)
 static void
 describe_command(Node *stmt, const char *query)
 {
-	sfi_ddl_alter = IsA(stmt, AlterTableStmt) ?
+	sfi_ddl_command.alter = IsA(stmt, AlterTableStmt) ?
 		sfi_ddl_alter_analyze((AlterTableStmt *) stmt, query) : NULL;
-	sfi_ddl_taken = sfi_ddl_taken_begin(stmt);
-	if (sfi_ddl_alter != NULL)
-		sfi_ddl_row_context_begin(&sfi_ddl_alter->row, NULL, 0);
+	sfi_ddl_command.taken = sfi_ddl_taken_begin(stmt);
+	if (sfi_ddl_command.alter != NULL)
+		sfi_ddl_row_context_begin(&sfi_ddl_command.alter->row, NULL, 0);
 }
 
 /*
@@ -228,10 +228,12 @@ guard_command(Node *stmt, ProcessUtilityContext context)
 
 /* A command has run: bring in line what it touched.  copied: of sfi_ddl_copy_target(). */
 static void
-follow_command(NodeTag command, Oid copied)
+follow_command(Oid copied)
 {
+	const NodeTag command = sfi_ddl_command.tag;
+
 	if (sfi_ddl_only_rewrites())
-		sfi_ddl_notes_forget();
+		sfi_ddl_notes_forget(0, InvalidOid);
 	if (command == T_TruncateStmt)
 		sfi_ddl_truncated_are_right();
 	sfi_ddl_drain();
@@ -264,10 +266,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 				QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *stmt = pstmt->utilityStmt;
-	NodeTag		command = nodeTag(stmt);
-	SfAlter    *outer_alter = sfi_ddl_alter;
-	const NodeTag outer_command = sfi_ddl_command;
-	SfTakenColumns *outer_taken = sfi_ddl_taken;
+	const NodeTag command = nodeTag(stmt);
+	const SfCommand outer = sfi_ddl_command;
 	PlannedStmt *spared;
 	Oid			copied;
 	int			mark;
@@ -288,9 +288,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	hint = hint_of(stmt);
 
 	keeping = sfi_ddl_keep_begins(stmt, context);
-	sfi_ddl_command_begins();
 	mark = sfi_ddl_notes_mark();
-	sfi_ddl_command = command;
+	sfi_ddl_command.depth++;
+	sfi_ddl_command.tag = command;
 	PG_TRY();
 	{
 		copied = sfi_ddl_copy_target(stmt);
@@ -304,32 +304,26 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(copied, spared, query, read_only, context, params, env, dest, qc);
-		if (sfi_ddl_alter != NULL)
-			sfi_ddl_row_context_end(&sfi_ddl_alter->row);
+		if (sfi_ddl_command.alter != NULL)
+			sfi_ddl_row_context_end(&sfi_ddl_command.alter->row);
 		if (command == T_VacuumStmt)
 			sfi_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
-		follow_command(command, copied);
+		follow_command(copied);
 	}
 	PG_CATCH();
 	{
 		if (hint != NULL)
 			hint();
 		sfi_ddl_keep_ends(keeping);
-		sfi_ddl_command_ends();
 		sfi_ddl_notes_fail(mark);
-		sfi_ddl_alter = outer_alter;
-		sfi_ddl_command = outer_command;
-		sfi_ddl_taken = outer_taken;
+		sfi_ddl_command = outer;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	SF_ASSERT(sfi_ddl_depth() > 0);
+	SF_ASSERT(sfi_ddl_command.depth == outer.depth + 1);
 	sfi_ddl_keep_ends(keeping);
 	sfi_ddl_replaced_at_command_end();
-	sfi_ddl_command_ends();
-	sfi_ddl_alter = outer_alter;
-	sfi_ddl_command = outer_command;
-	sfi_ddl_taken = outer_taken;
+	sfi_ddl_command = outer;
 
 	if (OidIsValid(dropped_db))
 		sfi_ddl_database_after(dropped_db);
@@ -369,7 +363,7 @@ static bool
 fills_new_table(const DestReceiver *receiver)
 {
 	return receiver->mydest == DestIntoRel ||
-		(receiver->mydest == DestTransientRel && sfi_ddl_command == T_CreateTableAsStmt);
+		(receiver->mydest == DestTransientRel && sfi_ddl_command.tag == T_CreateTableAsStmt);
 }
 
 /*

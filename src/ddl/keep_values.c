@@ -21,7 +21,6 @@
 #include "base/base.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "ddl/command.h"
 #include "space/keep.h"
 #include "space/space.h"

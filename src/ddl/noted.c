@@ -37,10 +37,8 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
-#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/command.h"
@@ -75,13 +73,15 @@ sfi_ddl_notes_fail(int mark)
 }
 
 void
-sfi_ddl_notes_forget(void)
+sfi_ddl_notes_forget(int mark, Oid relid)
 {
-	int			kept = 0;
+	int			kept = mark;
 
-	for (int i = 0; i < nnotes; i++)
+	SF_ASSERT(mark >= 0 && mark <= nnotes);
+	for (int i = mark; i < nnotes; i++)
 	{
-		if (notes[i].depth != sfi_ddl_depth())
+		if (notes[i].depth != sfi_ddl_command.depth ||
+			(OidIsValid(relid) && notes[i].relid != relid))
 			notes[kept++] = notes[i];
 	}
 	nnotes = kept;
@@ -101,10 +101,10 @@ first_added(AttrNumber a, AttrNumber b)
 static void
 note_alter(SfDirtyTable *note)
 {
-	if (sfi_ddl_alter == NULL)
+	if (sfi_ddl_command.alter == NULL)
 		return;
 	note->altering = true;
-	note->brings_values |= sfi_ddl_alter->may_bring_values;
+	note->brings_values |= sfi_ddl_command.alter->may_bring_values;
 }
 
 /* A note of this relation at this level, among the last ones, or NULL. */
@@ -113,7 +113,7 @@ find_recent(Oid relid)
 {
 	for (int i = nnotes - 1; i >= 0 && i >= nnotes - RECENT_NOTES; i--)
 	{
-		if (notes[i].relid == relid && notes[i].depth == sfi_ddl_depth())
+		if (notes[i].relid == relid && notes[i].depth == sfi_ddl_command.depth)
 			return &notes[i];
 	}
 	return NULL;
@@ -125,11 +125,11 @@ add_table_note(Oid relid)
 	SfDirtyTable *note;
 
 	notes = sf_base_array_grow(notes, nnotes, &capacity, sizeof(SfDirtyTable), TopMemoryContext);
-	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= sfi_ddl_depth());
+	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= sfi_ddl_command.depth);
 	note = &notes[nnotes++];
 	memset(note, 0, sizeof(SfDirtyTable));
 	note->relid = relid;
-	note->depth = sfi_ddl_depth() + (SF_BREAKS(n1) ? 1 : 0);
+	note->depth = sfi_ddl_command.depth + (SF_BREAKS(n1) ? 1 : 0);
 	note->by_command = true;
 	return note;
 }
@@ -181,7 +181,7 @@ sfi_ddl_note_table(Oid relid, bool created, AttrNumber added)
 static bool
 is_current(const SfDirtyTable *note)
 {
-	return note->depth >= sfi_ddl_depth() || sfi_ddl_depth() == 1;
+	return note->depth >= sfi_ddl_command.depth || sfi_ddl_command.depth == 1;
 }
 
 /*
@@ -233,7 +233,7 @@ changed_type(Oid relid)
 {
 	ListCell   *lc;
 
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_command.alter == NULL ? NIL : sfi_ddl_command.alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 		int32		typmod = -1;
@@ -387,22 +387,6 @@ check_not_in_work(Oid relid)
 #define check_not_in_work(relid)	((void) 0)
 #endif
 
-/* Forget what the current command has noted of a table since a mark. */
-static void
-forget_table(int mark, Oid relid)
-{
-	int			kept = mark;
-
-	SF_ASSERT(mark >= 0 && mark <= nnotes);
-
-	for (int i = mark; i < nnotes; i++)
-	{
-		if (notes[i].relid != relid || notes[i].depth != sfi_ddl_depth())
-			notes[kept++] = notes[i];
-	}
-	nnotes = kept;
-}
-
 /*
  * Write the rows of a table anew.  That makes and drops relations as ALTER TABLE
  * does, which notes the table once more; nothing has changed that sync looks at.
@@ -413,7 +397,7 @@ rebuild(Oid relid, List *attnums)
 	int			mark = nnotes;
 
 	sfi_ddl_rebuild(relid, attnums);
-	forget_table(mark, relid);
+	sfi_ddl_notes_forget(mark, relid);
 }
 
 /* COMMIT comes without an active snapshot, which changes of catalogs want. */
@@ -437,17 +421,18 @@ sync_tables(const SfDirtyTable *tables, int count)
 		PopActiveSnapshot();
 }
 
-/* The extension is not installed here, or it is not whole. */
+/* ERROR if a noted table lacks a trigger, or the extension an object that the table needs. */
 static void
-require_whole(void)
+require_noted_triggers(void)
 {
-	for (int i = 0; i < nnotes && OidIsValid(sfi_ddl_am_oid()); i++)
+	for (int i = 0; i < nnotes; i++)
 	{
-		Relation	rel = try_relation_open(notes[i].relid, AccessShareLock);
+		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
+			: try_relation_open(notes[i].relid, AccessShareLock);
 
 		if (rel == NULL)
 			continue;
-		sfi_ddl_require_whole(rel);
+		sfi_ddl_require_triggers(rel, rel->trigdesc);
 		relation_close(rel, NoLock);
 	}
 }
@@ -466,8 +451,8 @@ sfi_ddl_drain(void)
 		CommandCounterIncrement();
 		if (sfi_ddl_objects() != NULL)
 			put_off_notes();
-		else
-			require_whole();
+		else if (OidIsValid(sfi_ddl_am_oid()))
+			require_noted_triggers();
 		current = current_notes(&count);
 		if (count > 0 && sfi_ddl_objects() != NULL)
 			sync_tables(current, count);
@@ -484,24 +469,14 @@ sfi_ddl_drain(void)
 void
 sf_ddl_require_followed(void)
 {
-	if (nnotes == 0 || !sfi_ddl_noting() || sfi_ddl_objects() == NULL)
-		return;
-	for (int i = 0; i < nnotes; i++)
-	{
-		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
-			: try_relation_open(notes[i].relid, AccessShareLock);
-
-		if (rel == NULL)
-			continue;
-		sfi_ddl_require_triggers(rel, rel->trigdesc);
-		relation_close(rel, NoLock);
-	}
+	if (nnotes > 0 && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
+		require_noted_triggers();
 }
 
 /* What was noted outside of any command goes with its transaction. */
 void
 sf_ddl_notes_at_end(void)
 {
-	if (sfi_ddl_depth() == 0)
+	if (sfi_ddl_command.depth == 0)
 		nnotes = 0;
 }

@@ -95,7 +95,7 @@ extern void sfi_ddl_require_column(Oid table_oid, const char *column);
 
 /*
  * The storage that is about to be made.  The access method makes storage only
- * while a birth is announced in sfi_ddl_segment_birth, or for an existing segment.
+ * while a birth is announced in sfi_ddl_segment_birth.
  */
 typedef struct SfSegmentBirth
 {
@@ -114,15 +114,15 @@ extern const SfSegmentBirth *sfi_ddl_segment_birth;
 extern void sfi_ddl_write_before_drop(void);
 
 /*
- * Make the segment relation of a column under a name, and return its OID.
+ * Make the segment relation of a column under its usual name, and return its OID.
  * Takes ShareRowExclusiveLock on the table and keeps it.  ERROR if the library
  * is not preloaded, if this database waits for securefile_upgrade_finish(), or
  * if the OID of adopted storage is taken.
  */
-extern Oid	sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth);
+extern Oid	sfi_ddl_segment_create(const SfSegmentBirth *birth);
 
 /*
- * Make an empty segment, under its usual name, for a column that has none.
+ * Make an empty segment for a column that has none.
  * tablespace: as in pg_class.  Locks and errors as of sfi_ddl_segment_create().
  */
 extern Oid	sfi_ddl_segment_make(const SfColumn *column, Oid tablespace);
@@ -135,19 +135,10 @@ extern Oid	sfi_ddl_segment_make(const SfColumn *column, Oid tablespace);
 extern void sfi_ddl_segment_drop(Oid segrelid);
 
 /*
- * Give a segment relation, which is locked exclusively, new storage that has nothing but
- * the newest dictionary of the old one; object ids go on.
+ * Give a segment relation, which is locked exclusively, new storage with a logging mode.  It has
+ * nothing but the newest dictionary of the old one; object ids go on.
  */
-extern void sfi_ddl_segment_renew(Relation segrel, char persistence);
-
-/*
- * Give a segment new, empty storage with a logging mode; object ids go on.
- * Takes AccessExclusiveLock on the segment and keeps it.
- */
-extern void sfi_ddl_segment_reset(Oid segrelid, bool logged_data);
-
-/* Does the data of this segment go into WAL?  Never throws. */
-extern bool sfi_ddl_segment_logged(const SfHeader *header);
+extern void sfi_ddl_segment_renew(Relation segrel, bool logged_data);
 
 /* A segment and the column that it belongs to. */
 typedef struct SfTableSegment

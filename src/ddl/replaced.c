@@ -78,7 +78,7 @@ add_state(ReplacedState state, Oid table_oid)
 	SF_ASSERT(IsTransactionState() && OidIsValid(table_oid));
 	replaced->state = state;
 	replaced->table_oid = table_oid;
-	replaced->depth = sfi_ddl_depth();
+	replaced->depth = sfi_ddl_command.depth;
 	replaced->level = GetCurrentTransactionNestLevel();
 	all_replaced = lappend(all_replaced, replaced);
 	MemoryContextSwitchTo(context);
@@ -122,7 +122,7 @@ sfi_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
 {
 	Replaced   *replaced;
 
-	if (sfi_ddl_alter == NULL || !sfi_ddl_alter->may_bring_values)
+	if (sfi_ddl_command.alter == NULL || !sfi_ddl_command.alter->may_bring_values)
 		return;
 	SF_ASSERT(attnum > 0);
 	replaced = add_state(ALTERED, table_oid);
@@ -425,7 +425,7 @@ sfi_ddl_truncated_are_right(void)
 	{
 		const Replaced *replaced = lfirst(lc);
 
-		if (replaced->state == TRUNCATED && replaced->depth >= sfi_ddl_depth())
+		if (replaced->state == TRUNCATED && replaced->depth >= sfi_ddl_command.depth)
 			sfi_ddl_file_is_right(replaced->table_oid, file_of(replaced->table_oid));
 	}
 }
@@ -450,7 +450,7 @@ forget_states(int from_depth, int from_level)
 void
 sfi_ddl_replaced_at_command_end(void)
 {
-	forget_states(sfi_ddl_depth(), INT_MAX);
+	forget_states(sfi_ddl_command.depth, INT_MAX);
 }
 
 void

@@ -34,7 +34,6 @@
 #include "miscadmin.h"
 #include "space/dictionary_pages.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -136,8 +135,11 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	SfColumn	column = sfi_ddl_column(rel, attnum);
 	Oid			old_segrelid = sf_space_segment_relid(column.table_oid, attnum);
 	Relation	segrel;
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
+	SfSegmentBirth birth = {
+		.table_oid = column.table_oid,
+		.attnum = attnum,
+		.logged_data = logged_data
+	};
 	char		old_name[NAMEDATALEN];
 	SfDictionaryBytes *dictionary;
 	int64		nrows;
@@ -146,21 +148,17 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	SF_ASSERT(OidIsValid(old_segrelid));
 	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
 	segrel = relation_open(old_segrelid, AccessExclusiveLock);
-	birth.table_oid = column.table_oid;
-	birth.attnum = attnum;
-	birth.logged_data = logged_data;
 	birth.next_object_id = sf_space_read_header(sf_space_open_rel(segrel)).next_object_id;
 	birth.tablespace = segrel->rd_rel->reltablespace;
 	dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
 	relation_close(segrel, NoLock);
 
-	sf_space_segment_name(name, column.table_oid, attnum);
 	snprintf(old_name, NAMEDATALEN, "pg_securefile_%u_%d_old",
 			 column.table_oid, attnum);
 	RenameRelationInternal(old_segrelid, old_name, true, false);
 	CommandCounterIncrement();
 
-	(void) sfi_ddl_segment_create(name, &birth);
+	(void) sfi_ddl_segment_create(&birth);
 	SF_ASSERT(sf_space_segment_relid(column.table_oid, attnum) != old_segrelid);
 	(void) sf_space_add_dictionary(sf_space_open(column.table_oid, attnum, RowExclusiveLock, false),
 								   dictionary);

@@ -224,7 +224,7 @@ securefile_truncate(PG_FUNCTION_ARGS)
 		sf_base_require_preload();
 		sfi_ddl_truncate_begins(trigdata->tg_relation);
 		segrel = relation_open(segrelid, AccessExclusiveLock);
-		sfi_ddl_segment_renew(segrel, segrel->rd_rel->relpersistence);
+		sfi_ddl_segment_renew(segrel, sf_space_open_rel(segrel)->logged_data);
 		relation_close(segrel, NoLock);
 		sfi_ddl_see_truncated(RelationGetRelid(trigdata->tg_relation), attnum);
 		/* with its rows, a shell has lost the reason for a segment */

@@ -23,7 +23,6 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_database.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
@@ -105,52 +104,34 @@ sfi_ddl_write_before_drop(void)
 		sf_write_flush();
 }
 
-/*
- * Make the storage of a new segment, or the storage that replaces an existing
- * one (TRUNCATE); then object ids go on where they were.
- */
+/* Make the storage of a new segment, or the storage that replaces an existing one. */
 static void
 segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistence,
 						 TransactionId *freezeXid, MultiXactId *minmulti)
 {
-	SfSegmentBirth birth = {0};
-	bool		replace = (sfi_ddl_segment_birth == NULL);
+	const SfSegmentBirth *birth = sfi_ddl_segment_birth;
+	const bool	replace = !SfStorageEquals(SfRelStorage(rel), *newnode);
 
-	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
+	if (birth == NULL || rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
 		persistence != RELPERSISTENCE_PERMANENT)
 		refuse_use_by_hand();
 	sf_base_require_preload();
-
-	if (replace)
-	{
-		SfHeader	header = sf_space_read_header(sf_space_open_rel(rel));
-
-		birth.table_oid = header.table_oid;
-		birth.attnum = header.attnum;
-		birth.logged_data = sfi_ddl_segment_logged(&header);
-		birth.next_object_id = header.next_object_id;
-	}
-	else
-	{
-		birth = *sfi_ddl_segment_birth;
-		replace = !SfStorageEquals(SfRelStorage(rel), *newnode);
-	}
 
 	/* as heap does: nobody older than this can write an entry here */
 	*freezeXid = RecentXmin;
 	*minmulti = GetOldestMultiXactId();
 
-	if (birth.adopt != NULL)
+	if (birth->adopt != NULL)
 	{
-		SF_ASSERT(!replace && SfStorageEquals(*birth.adopt, *newnode));
+		SF_ASSERT(!replace && SfStorageEquals(*birth->adopt, *newnode));
 		adopt_storage(*newnode, freezeXid, minmulti);
 		return;
 	}
 	if (replace)
 		sfi_ddl_write_before_drop();
 	smgrclose(RelationCreateStorage(*newnode, persistence, true));
-	sf_space_create_storage(*newnode, birth.table_oid, birth.attnum, birth.logged_data,
-							birth.next_object_id);
+	sf_space_create_storage(*newnode, birth->table_oid, birth->attnum, birth->logged_data,
+							birth->next_object_id);
 	if (replace)
 		sf_space_drop_storage(SfRelStorage(rel));
 }
@@ -265,7 +246,7 @@ segment_slot_callbacks(Relation rel)
 
 /* ---- what it has not: rows ---- */
 
-static void
+SF_NORETURN static void
 refuse_rows(Relation rel)
 {
 	ereport(ERROR,
@@ -275,237 +256,86 @@ refuse_rows(Relation rel)
 			 errhint("Read and write the column it belongs to.")));
 }
 
-static void
-refuse_rows_unknown(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("segments of securefile columns have no rows")));
-}
+/*
+ * A method that would do something with rows of a relation, which is an ERROR.  The server wants
+ * every method to be there, also one that it could only call after another one, which refuses.
+ */
+#define NO_ROWS(result, method, relation, ...) \
+	static result \
+	method(__VA_ARGS__) \
+	{ \
+		refuse_rows(relation); \
+	} \
+	SF_NORETURN static void refuse_rows(Relation rel)
 
-static TableScanDesc
-segment_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
-				   struct ScanKeyData *key, ParallelTableScanDesc pscan,
-				   uint32 flags)
-{
-	refuse_rows(rel);
-	return NULL;
-}
-
-static void
-segment_scan_end(TableScanDesc scan)
-{
-}
-
-static void
-segment_scan_rescan(TableScanDesc scan, struct ScanKeyData *key,
-					bool set_params, bool allow_strat, bool allow_sync,
-					bool allow_pagemode)
-{
-	refuse_rows_unknown();
-}
-
-static bool
-segment_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
-						 TupleTableSlot *slot)
-{
-	refuse_rows_unknown();
-	return false;
-}
-
-static IndexFetchTableData *
-segment_index_fetch_begin(Relation rel)
-{
-	refuse_rows(rel);
-	return NULL;
-}
-
-static void
-segment_index_fetch_reset(IndexFetchTableData *data)
-{
-}
-
-static void
-segment_index_fetch_end(IndexFetchTableData *data)
-{
-}
-
-static bool
-segment_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
-						  Snapshot snapshot, TupleTableSlot *slot,
-						  bool *call_again, bool *all_dead)
-{
-	refuse_rows_unknown();
-	return false;
-}
-
-static bool
-segment_tuple_fetch_row_version(Relation rel, ItemPointer tid,
-								Snapshot snapshot, TupleTableSlot *slot)
-{
-	refuse_rows(rel);
-	return false;
-}
-
-static bool
-segment_tuple_tid_valid(TableScanDesc scan, ItemPointer tid)
-{
-	return false;
-}
-
-static void
-segment_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid)
-{
-	refuse_rows_unknown();
-}
-
-static bool
-segment_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
-								 Snapshot snapshot)
-{
-	refuse_rows(rel);
-	return false;
-}
-
-static TransactionId
-segment_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
-{
-	refuse_rows(rel);
-	return InvalidTransactionId;
-}
-
-static void
-segment_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
-					 int options, struct BulkInsertStateData *bistate)
-{
-	refuse_rows(rel);
-}
-
-static void
-segment_tuple_insert_speculative(Relation rel, TupleTableSlot *slot,
-								 CommandId cid, int options,
-								 struct BulkInsertStateData *bistate,
-								 uint32 token)
-{
-	refuse_rows(rel);
-}
-
-static void
-segment_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
-								   uint32 token, bool succeeded)
-{
-	refuse_rows(rel);
-}
-
-static void
-segment_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
-					 CommandId cid, int options,
-					 struct BulkInsertStateData *bistate)
-{
-	refuse_rows(rel);
-}
-
-static TM_Result
-segment_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
-					 Snapshot snapshot, Snapshot crosscheck, bool wait,
-					 TM_FailureData *tmfd, bool changing_part)
-{
-	refuse_rows(rel);
-	return TM_Invisible;
-}
-
-static TM_Result
-segment_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
-					 CommandId cid, Snapshot snapshot, Snapshot crosscheck,
-					 bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
-					 SfUpdateIndexes *update_indexes)
-{
-	refuse_rows(rel);
-	return TM_Invisible;
-}
-
-static TM_Result
-segment_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
-				   TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
-				   LockWaitPolicy wait_policy, uint8 flags,
-				   TM_FailureData *tmfd)
-{
-	refuse_rows(rel);
-	return TM_Invisible;
-}
-
-static void
-segment_nontransactional_truncate(Relation rel)
-{
-	refuse_rows(rel);
-}
-
-static void
-segment_copy_data(Relation rel, const SfStorage *newnode)
-{
-	refuse_rows(rel);
-}
-
-static void
-segment_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index,
-						 bool use_sort, TransactionId oldest_xmin,
-						 TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
-						 double *num_tuples, double *tups_vacuumed,
-						 double *tups_recently_dead)
-{
-	refuse_rows(old_rel);
-}
-
-static bool
-segment_analyze_next_block(SF_ANALYZE_BLOCK_ARGS)
-{
-	refuse_rows_unknown();
-	return false;
-}
-
-static bool
-segment_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin,
-						   double *liverows, double *deadrows,
-						   TupleTableSlot *slot)
-{
-	refuse_rows_unknown();
-	return false;
-}
-
-static double
-segment_index_build_range_scan(Relation rel, Relation index,
-							   struct IndexInfo *info, bool allow_sync,
-							   bool anyvisible, bool progress,
-							   BlockNumber start, BlockNumber nblocks,
-							   IndexBuildCallback callback, void *state,
-							   TableScanDesc scan)
-{
-	refuse_rows(rel);
-	return 0;
-}
-
-static void
-segment_index_validate_scan(Relation rel, Relation index,
-							struct IndexInfo *info, Snapshot snapshot,
-							struct ValidateIndexState *state)
-{
-	refuse_rows(rel);
-}
-
-static bool
-segment_sample_next_block(TableScanDesc scan, struct SampleScanState *state)
-{
-	refuse_rows_unknown();
-	return false;
-}
-
-static bool
-segment_sample_next_tuple(TableScanDesc scan, struct SampleScanState *state,
-						  TupleTableSlot *slot)
-{
-	refuse_rows_unknown();
-	return false;
-}
+NO_ROWS(TableScanDesc, segment_scan_begin, rel,
+		Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
+		ParallelTableScanDesc pscan, uint32 flags);
+NO_ROWS(void, segment_scan_end, scan->rs_rd, TableScanDesc scan);
+NO_ROWS(void, segment_scan_rescan, scan->rs_rd,
+		TableScanDesc scan, struct ScanKeyData *key, bool set_params, bool allow_strat,
+		bool allow_sync, bool allow_pagemode);
+NO_ROWS(bool, segment_scan_getnextslot, scan->rs_rd,
+		TableScanDesc scan, ScanDirection direction, TupleTableSlot *slot);
+NO_ROWS(IndexFetchTableData *, segment_index_fetch_begin, rel, Relation rel);
+NO_ROWS(void, segment_index_fetch_reset, data->rel, IndexFetchTableData *data);
+NO_ROWS(void, segment_index_fetch_end, data->rel, IndexFetchTableData *data);
+NO_ROWS(bool, segment_index_fetch_tuple, scan->rel,
+		IndexFetchTableData *scan, ItemPointer tid, Snapshot snapshot,
+		TupleTableSlot *slot, bool *call_again, bool *all_dead);
+NO_ROWS(bool, segment_tuple_fetch_row_version, rel,
+		Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot);
+NO_ROWS(bool, segment_tuple_tid_valid, scan->rs_rd,
+		TableScanDesc scan, ItemPointer tid);
+NO_ROWS(void, segment_tuple_get_latest_tid, scan->rs_rd,
+		TableScanDesc scan, ItemPointer tid);
+NO_ROWS(bool, segment_tuple_satisfies_snapshot, rel,
+		Relation rel, TupleTableSlot *slot, Snapshot snapshot);
+NO_ROWS(TransactionId, segment_index_delete_tuples, rel,
+		Relation rel, TM_IndexDeleteOp *delstate);
+NO_ROWS(void, segment_tuple_insert, rel,
+		Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+		struct BulkInsertStateData *bistate);
+NO_ROWS(void, segment_tuple_insert_speculative, rel,
+		Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+		struct BulkInsertStateData *bistate, uint32 token);
+NO_ROWS(void, segment_tuple_complete_speculative, rel,
+		Relation rel, TupleTableSlot *slot, uint32 token, bool succeeded);
+NO_ROWS(void, segment_multi_insert, rel,
+		Relation rel, TupleTableSlot **slots, int nslots, CommandId cid, int options,
+		struct BulkInsertStateData *bistate);
+NO_ROWS(TM_Result, segment_tuple_delete, rel,
+		Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
+		Snapshot crosscheck, bool wait, TM_FailureData *tmfd, bool changing_part);
+NO_ROWS(TM_Result, segment_tuple_update, rel,
+		Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
+		Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
+		LockTupleMode *lockmode, SfUpdateIndexes *update_indexes);
+NO_ROWS(TM_Result, segment_tuple_lock, rel,
+		Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot,
+		CommandId cid, LockTupleMode mode, LockWaitPolicy wait_policy, uint8 flags,
+		TM_FailureData *tmfd);
+NO_ROWS(void, segment_nontransactional_truncate, rel, Relation rel);
+NO_ROWS(void, segment_copy_data, rel, Relation rel, const SfStorage *newnode);
+NO_ROWS(void, segment_copy_for_cluster, old_rel,
+		Relation old_rel, Relation new_rel, Relation index, bool use_sort,
+		TransactionId oldest_xmin, TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
+		double *num_tuples, double *tups_vacuumed, double *tups_recently_dead);
+NO_ROWS(bool, segment_analyze_next_block, scan->rs_rd, SF_ANALYZE_BLOCK_ARGS);
+NO_ROWS(bool, segment_analyze_next_tuple, scan->rs_rd,
+		TableScanDesc scan, TransactionId oldest_xmin, double *liverows, double *deadrows,
+		TupleTableSlot *slot);
+NO_ROWS(double, segment_index_build_range_scan, rel,
+		Relation rel, Relation index, struct IndexInfo *info, bool allow_sync,
+		bool anyvisible, bool progress, BlockNumber start, BlockNumber nblocks,
+		IndexBuildCallback callback, void *state, TableScanDesc scan);
+NO_ROWS(void, segment_index_validate_scan, rel,
+		Relation rel, Relation index, struct IndexInfo *info, Snapshot snapshot,
+		struct ValidateIndexState *state);
+NO_ROWS(bool, segment_sample_next_block, scan->rs_rd,
+		TableScanDesc scan, struct SampleScanState *state);
+NO_ROWS(bool, segment_sample_next_tuple, scan->rs_rd,
+		TableScanDesc scan, struct SampleScanState *state, TupleTableSlot *slot);
 
 static const TableAmRoutine segment_methods = {
 	.type = T_TableAmRoutine,

@@ -40,12 +40,6 @@
 
 const SfSegmentBirth *sfi_ddl_segment_birth = NULL;
 
-bool
-sfi_ddl_segment_logged(const SfHeader *header)
-{
-	return (header->flags & SF_SEG_UNLOGGED_DATA) == 0;
-}
-
 /*
  * Before the first segment of a database.  While the database waits for
  * securefile_upgrade_finish(), this cluster would own the data files, and those
@@ -77,8 +71,9 @@ segment_descriptor(void)
  * storage that pg_upgrade has left keeps its place.
  */
 static Oid
-create_relation(const char *name, const SfSegmentBirth *birth, Oid am)
+create_relation(const SfSegmentBirth *birth, Oid am)
 {
+	char		name[NAMEDATALEN];
 	const SfStorage *adopt = birth->adopt;
 	Oid			relid = adopt ? SfStorageRel(*adopt) : InvalidOid;
 	Oid			tablespace = adopt ? SfStorageSpc(*adopt) : birth->tablespace;
@@ -87,6 +82,7 @@ create_relation(const char *name, const SfSegmentBirth *birth, Oid am)
 		tablespace = InvalidOid;
 	if (adopt != NULL)
 		sf_space_adopt_begin(*adopt);
+	sf_space_segment_name(name, birth->table_oid, birth->attnum);
 	return heap_create_with_catalog(name,
 									PG_TOAST_NAMESPACE,
 									tablespace,
@@ -123,7 +119,7 @@ hang_on(Oid segrelid, Oid table_oid, Oid am)
 }
 
 Oid
-sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
+sfi_ddl_segment_create(const SfSegmentBirth *birth)
 {
 	Oid			am = sfi_ddl_am_oid();
 	Oid			segrelid;
@@ -139,7 +135,7 @@ sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 	sfi_ddl_segment_birth = birth;
 	PG_TRY();
 	{
-		segrelid = create_relation(name, birth, am);
+		segrelid = create_relation(birth, am);
 	}
 	PG_FINALLY();
 	{
@@ -155,18 +151,17 @@ sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 Oid
 sfi_ddl_segment_make(const SfColumn *column, Oid tablespace)
 {
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
+	const SfSegmentBirth birth = {
+		.table_oid = column->table_oid,
+		.attnum = column->attnum,
+		.logged_data = !column->options.fs_like_logging,
+		.next_object_id = 1,
+		.tablespace = tablespace
+	};
 
 	SF_ASSERT(column->permanent &&
 			  !OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)));
-	birth.table_oid = column->table_oid;
-	birth.attnum = column->attnum;
-	birth.logged_data = !column->options.fs_like_logging;
-	birth.next_object_id = 1;
-	birth.tablespace = tablespace;
-	sf_space_segment_name(name, column->table_oid, column->attnum);
-	return sfi_ddl_segment_create(name, &birth);
+	return sfi_ddl_segment_create(&birth);
 }
 
 /*
@@ -196,7 +191,7 @@ void
 sfi_ddl_segment_drop(Oid segrelid)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		cascade = sfi_ddl_alter != NULL && sfi_ddl_alter->drops_cascade;
+	bool		cascade = sfi_ddl_command.alter != NULL && sfi_ddl_command.alter->drops_cascade;
 	ObjectAddress segment;
 
 	ObjectAddressSet(segment, RelationRelationId, segrelid);
@@ -215,43 +210,31 @@ sfi_ddl_segment_drop(Oid segrelid)
 
 /* The dictionary goes along, for the values to come are like those that were there. */
 void
-sfi_ddl_segment_renew(Relation segrel, char persistence)
+sfi_ddl_segment_renew(Relation segrel, bool logged_data)
 {
-	SfDictionaryBytes *dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
+	SfSegment  *old = sf_space_open_rel(segrel);
+	SfDictionaryBytes *dictionary = sf_space_fetch_dictionary(old);
+	const SfSegmentBirth birth = {
+		.table_oid = old->table_oid,
+		.attnum = old->attnum,
+		.logged_data = logged_data,
+		.next_object_id = sf_space_read_header(old).next_object_id
+	};
 
 	SF_ASSERT(CheckRelationLockedByMe(segrel, AccessExclusiveLock, false));
-	sf_compat_set_new_relfilenode(segrel, persistence);
-	(void) sf_space_add_dictionary(sf_space_open_rel(segrel), dictionary);
-}
-
-/*
- * New storage under the same relation, as TRUNCATE does; object ids go on.
- */
-void
-sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
-{
-	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
-	SfHeader	header = sf_space_read_header(sf_space_open_rel(segrel));
-	SfSegmentBirth birth = {0};
-
-	birth.table_oid = header.table_oid;
-	birth.attnum = header.attnum;
-	birth.logged_data = logged_data;
-	birth.next_object_id = header.next_object_id;
-
 	SF_ASSERT(birth.next_object_id >= 1);
 	SF_ASSERT(sfi_ddl_segment_birth == NULL);
 	sfi_ddl_segment_birth = &birth;
 	PG_TRY();
 	{
-		sfi_ddl_segment_renew(segrel, RELPERSISTENCE_PERMANENT);
+		sf_compat_set_new_relfilenode(segrel, RELPERSISTENCE_PERMANENT);
 	}
 	PG_FINALLY();
 	{
 		sfi_ddl_segment_birth = NULL;
 	}
 	PG_END_TRY();
-	relation_close(segrel, NoLock);
+	(void) sf_space_add_dictionary(sf_space_open_rel(segrel), dictionary);
 }
 
 /*
@@ -263,20 +246,16 @@ segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	Form_pg_class form;
-	unsigned int named_table;
-	int			named_attnum;
+	Oid			named_table;
 	bool		found;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	found = form->relam == am && form->relkind == RELKIND_TOASTVALUE &&
-		sscanf(NameStr(form->relname), "pg_securefile_%u_%d",
-			   &named_table, &named_attnum) == 2 &&
+		sf_space_segment_column(NameStr(form->relname), &named_table, attnum) &&
 		named_table == table_oid;
 	ReleaseSysCache(tuple);
-	if (found)
-		*attnum = (AttrNumber) named_attnum;
 	return found;
 }
 

@@ -25,22 +25,18 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/transam.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "ddl/command.h"
 #include "ddl/table_rows.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
-#include "nodes/value.h"
 #include "space/upgrade.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 /* Kinds of relations that can hold securefile values. */
@@ -152,11 +148,11 @@ static void
 sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 {
 	bool		want_logged = !column->options.fs_like_logging;
-	Relation	segrel = relation_open(segrelid, AccessShareLock);
-	SfHeader	header = sf_space_read_header(sf_space_open_rel(segrel));
+	SfSegment  *seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, false);
+	SfHeader	header = sf_space_read_header(seg);
+	Relation	segrel;
 
-	relation_close(segrel, NoLock);
-	if (sfi_ddl_segment_logged(&header) == want_logged)
+	if (seg->logged_data == want_logged)
 		return;
 
 	/* values in rows may need a key, or a dictionary, which the segment has */
@@ -171,7 +167,9 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
 						 qualified_name(rel), sfi_ddl_column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
-	sfi_ddl_segment_reset(segrelid, want_logged);
+	segrel = relation_open(segrelid, AccessExclusiveLock);
+	sfi_ddl_segment_renew(segrel, want_logged);
+	relation_close(segrel, NoLock);
 }
 
 /* Make the segment of a column if there is none; returns true if it was made now. */
@@ -278,7 +276,7 @@ is_replaced(Relation rel, AttrNumber attnum)
 {
 	ListCell   *lc;
 
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_command.alter == NULL ? NIL : sfi_ddl_command.alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 
@@ -302,7 +300,6 @@ settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 {
 	bool		replaced = OidIsValid(segrelid) && is_replaced(rel, attnum);
 	Relation	segrel;
-	SfHeader	header;
 
 	if (sfi_ddl_rows_exist(rel, attnum,
 						   replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
@@ -310,10 +307,17 @@ settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 	if (!replaced)
 		return false;
 	segrel = relation_open(segrelid, AccessExclusiveLock);
-	header = sf_space_read_header(sf_space_open_rel(segrel));
+	sfi_ddl_segment_renew(segrel, sf_space_open_rel(segrel)->logged_data);
 	relation_close(segrel, NoLock);
-	sfi_ddl_segment_reset(segrelid, sfi_ddl_segment_logged(&header));
 	return true;
+}
+
+/* Has an ALTER TABLE given the table, which was there before, a new file? */
+static bool
+has_new_file(Relation rel, const SfDirtyTable *dirty)
+{
+	return dirty->altering && OidIsValid(dirty->relfilenode) &&
+		dirty->relfilenode != rel->rd_rel->relfilenode;
 }
 
 /*
@@ -333,10 +337,7 @@ settle_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 
 	if (dirty->created || is_added(dirty, attnum))
 		refuse_stored_default(rel, attnum);
-	if (!dirty->altering || dirty->created)
-		return false;
-	if (!OidIsValid(dirty->relfilenode) ||
-		dirty->relfilenode == rel->rd_rel->relfilenode)
+	if (dirty->created || !has_new_file(rel, dirty))
 		return false;
 	if (dirty->brings_values)
 		replaced = settle_expression(rel, attnum, segrelid, had_none);
@@ -449,8 +450,7 @@ sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 	 */
 	if (dirty->created)
 		sfi_ddl_see_all(rel);
-	if (dirty->altering && OidIsValid(dirty->relfilenode) &&
-		dirty->relfilenode != rel->rd_rel->relfilenode)
+	if (has_new_file(rel, dirty))
 		sfi_ddl_file_is_right(dirty->relid, rel->rd_rel->relfilenode);
 	return misplaced;
 }

@@ -54,33 +54,26 @@ typedef struct Count
 	bool		known;
 } Count;
 
-/* A column, of all tables that the command names by the name of one. */
+/* A column of one table; in the WARNING, of all tables that the command names by that name. */
 typedef struct Taken
-{
-	const char *table;
-	const char *column;
-	Oid			type;			/* its new type; InvalidOid: dropped */
-	Count		count;
-} Taken;
-
-/* A column of one table, before the command is done. */
-typedef struct Seen
 {
 	Oid			table_oid;
 	AttrNumber	attnum;
 	bool		dropped;
-	Taken		taken;
-} Seen;
+	const char *table;
+	const char *column;
+	Oid			type;			/* its new type; InvalidOid: dropped */
+	Count		count;
+	BlockNumber pages;			/* that may be looked at; that were */
+} Taken;
 
 struct SfTakenColumns
 {
 	MemoryContext context;
 	const char *table;			/* the one that ALTER TABLE names, or NULL */
-	List	   *seen;			/* Seen */
+	List	   *seen;			/* Taken, before the command is done */
 	BlockNumber pages_left;
 };
-
-SfTakenColumns *sfi_ddl_taken = NULL;
 
 SfTakenColumns *
 sfi_ddl_taken_begin(const Node *stmt)
@@ -100,16 +93,6 @@ sfi_ddl_taken_begin(const Node *stmt)
 }
 
 /* ---- how many values there are ---- */
-
-/* A count that is under way, of a table that the command has locked. */
-typedef struct Counting
-{
-	Oid			table_oid;
-	AttrNumber	attnum;
-	BlockNumber most_pages;
-	BlockNumber pages;			/* that were looked at */
-	Count		count;
-} Counting;
 
 /* Values on some pages, which lie as far apart as they can. */
 static double
@@ -177,31 +160,30 @@ has_live_bytes(Oid table_oid, AttrNumber attnum)
 	return seg != NULL && sf_space_usage(seg).live_bytes > 0;
 }
 
-/* A step of sf_base_guarded_read(). */
+/* A step of sf_base_guarded_read(); the command has locked the table. */
 static void
 count_values(void *arg)
 {
-	Counting   *counting = arg;
-	Relation	rel = relation_open(counting->table_oid, NoLock);
-	Count	   *count = &counting->count;
+	Taken	   *column = arg;
+	Relation	rel = relation_open(column->table_oid, NoLock);
+	Count	   *count = &column->count;
 	BlockNumber npages = RelationGetNumberOfBlocks(rel);
-	double		nulls = null_fraction(rel, counting->attnum);
+	double		nulls = null_fraction(rel, column->attnum);
 	double		by_statistics = nulls < 0 ? 0 : rint(rel->rd_rel->reltuples * (1 - nulls));
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	/* other access methods than heap need not have such scans */
-	if (rel->rd_tableam->scan_set_tidrange != NULL)
-		counting->pages = Min(npages, counting->most_pages);
-	count->values = count_on_pages(rel, counting->attnum, counting->pages, npages);
-	count->exact = counting->pages == npages;
+	column->pages = rel->rd_tableam->scan_set_tidrange == NULL ? 0 : Min(npages, column->pages);
+	count->values = count_on_pages(rel, column->attnum, column->pages, npages);
+	count->exact = column->pages == npages;
 	count->known = true;
 	if (!count->exact && by_statistics > 0)
 		count->values = by_statistics;
 	else if (!count->exact && count->values > 0)
-		count->values = rint(count->values * npages / counting->pages);
+		count->values = rint(count->values * npages / column->pages);
 	else if (!count->exact)
-		count->known = nulls == 1 && is_as_analyzed(counting->table_oid) &&
-			!has_live_bytes(counting->table_oid, counting->attnum);
+		count->known = nulls == 1 && is_as_analyzed(column->table_oid) &&
+			!has_live_bytes(column->table_oid, column->attnum);
 	relation_close(rel, NoLock);
 }
 
@@ -219,36 +201,32 @@ may_have_values(Oid table_oid, AttrNumber attnum)
 void
 sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped)
 {
-	SfTakenColumns *taken = sfi_ddl_taken;
-	Counting	counting = {.table_oid = table_oid, .attnum = attnum};
+	SfTakenColumns *taken = sfi_ddl_command.taken;
+	Taken		column = {.table_oid = table_oid, .attnum = attnum, .dropped = dropped};
 	ErrorData  *error;
 	MemoryContext old;
-	Seen	   *seen;
+	Taken	   *seen;
 
 	if (taken == NULL || sfi_ddl_objects() == NULL || !may_have_values(table_oid, attnum))
 		return;
 	SF_ASSERT(attnum > 0);
-	counting.most_pages = Min(MOST_PAGES, taken->pages_left);
-	error = sf_base_guarded_read(count_values, &counting);
+	column.pages = Min(MOST_PAGES, taken->pages_left);
+	error = sf_base_guarded_read(count_values, &column);
 	if (error != NULL)
 	{
 		FreeErrorData(error);
-		counting.count = (Count) {0};
+		column.count = (Count) {0};
 	}
-	SF_ASSERT(counting.pages <= taken->pages_left);
-	taken->pages_left -= counting.pages;
-	if (counting.count.known && counting.count.values == 0)
+	SF_ASSERT(column.pages <= taken->pages_left);
+	taken->pages_left -= column.pages;
+	if (column.count.known && column.count.values == 0)
 		return;
 
 	old = MemoryContextSwitchTo(taken->context);
-	seen = palloc(sizeof(Seen));
-	seen->table_oid = table_oid;
-	seen->attnum = attnum;
-	seen->dropped = dropped;
-	seen->taken.table = taken->table != NULL ? taken->table : get_rel_name(table_oid);
-	seen->taken.column = get_attname(table_oid, attnum, false);
-	seen->taken.type = InvalidOid;
-	seen->taken.count = counting.count;
+	column.table = taken->table != NULL ? taken->table : get_rel_name(table_oid);
+	column.column = get_attname(table_oid, attnum, false);
+	seen = palloc(sizeof(Taken));
+	*seen = column;
 	taken->seen = lappend(taken->seen, seen);
 	MemoryContextSwitchTo(old);
 }
@@ -257,14 +235,14 @@ sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped)
 
 /* Are the values gone from the column, now that the command is done?  Sets its new type. */
 static bool
-is_taken(Seen *seen)
+is_taken(Taken *seen)
 {
 	int32		typmod = -1;
 
 	if (seen->dropped)
 		return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(seen->table_oid));
-	seen->taken.type = get_atttype(seen->table_oid, seen->attnum);
-	return OidIsValid(seen->taken.type) && !sfi_ddl_is_securefile(seen->taken.type, &typmod);
+	seen->type = get_atttype(seen->table_oid, seen->attnum);
+	return OidIsValid(seen->type) && !sfi_ddl_is_securefile(seen->type, &typmod);
 }
 
 static Taken *
@@ -292,20 +270,20 @@ taken_columns(List *seen)
 
 	foreach(lc, seen)
 	{
-		Seen	   *one = lfirst(lc);
+		Taken	   *one = lfirst(lc);
 		Taken	   *column;
 
 		if (!is_taken(one))
 			continue;
-		column = find_column(columns, &one->taken);
+		column = find_column(columns, one);
 		if (column == NULL)
 		{
-			columns = lappend(columns, &one->taken);
+			columns = lappend(columns, one);
 			continue;
 		}
-		column->count.values += one->taken.count.values;
-		column->count.exact &= one->taken.count.exact;
-		column->count.known &= one->taken.count.known;
+		column->count.values += one->count.values;
+		column->count.exact &= one->count.exact;
+		column->count.known &= one->count.known;
 	}
 	return columns;
 }
@@ -377,13 +355,14 @@ any_dropped(List *columns)
 void
 sfi_ddl_taken_report(void)
 {
+	SfTakenColumns *taken = sfi_ddl_command.taken;
 	List	   *columns = NIL;
 	StringInfoData said;
 
-	if (sfi_ddl_taken == NULL || sfi_ddl_taken->seen == NIL || sfi_ddl_objects() == NULL)
+	if (taken == NULL || taken->seen == NIL || sfi_ddl_objects() == NULL)
 		return;
-	columns = taken_columns(sfi_ddl_taken->seen);
-	sfi_ddl_taken->seen = NIL;
+	columns = taken_columns(taken->seen);
+	taken->seen = NIL;
 	if (columns == NIL)
 		return;
 	initStringInfo(&said);

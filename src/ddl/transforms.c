@@ -14,14 +14,11 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_proc.h"
 #include "commands/proclang.h"
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "funcapi.h"
-#include "utils/array.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 /* Does an argument or the result of a function, of any direction, hold securefile values? */

@@ -28,7 +28,6 @@
 #include "commands/trigger.h"
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
-#include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -244,10 +243,7 @@ sfi_ddl_triggers_drop(Oid table_oid, AttrNumber attnum)
 	}
 }
 
-/*
- * Is there a table in this database that still refuses?  Such triggers have an
- * argument more than others.
- */
+/* Such triggers have an argument more than others. */
 bool
 sfi_ddl_triggers_unfinished(void)
 {

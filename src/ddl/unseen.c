@@ -16,7 +16,7 @@
  * error of the function that reads it, and nothing is committed.
  *
  * The same is done for all rows of a table that was given another file (swapped.c), or pages that
- * the server counts no rows of (filled.c).
+ * the server counts no rows of (uncounted.c).
  *
  * A value in its own column may be another row's all the same: a row was copied within its
  * table.  It is the row's own
@@ -38,7 +38,6 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/sysattr.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"

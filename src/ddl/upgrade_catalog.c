@@ -22,7 +22,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
 #include "ddl/command.h"
 #include "ddl/table_rows.h"
 #include "fmgr.h"
@@ -33,7 +32,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_upgrade_finish);
 
@@ -57,21 +55,15 @@ void
 sfi_ddl_upgrade_guard(Node *stmt)
 {
 	Relation	rel;
+	ListCell   *lc;
 
 	SF_ASSERT(IsBinaryUpgrade);
 	if (!IsA(stmt, CreateStmt) || sfi_ddl_objects() == NULL)
 		return;
 	CommandCounterIncrement();
 	rel = relation_openrv(((CreateStmt *) stmt)->relation, ShareRowExclusiveLock);
-	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
-		int32		typmod = att->atttypmod;
-
-		if (rel->rd_rel->relkind == RELKIND_RELATION && !att->attisdropped &&
-			sfi_ddl_is_securefile(att->atttypid, &typmod))
-			guard_column(rel, att->attnum);
-	}
+	foreach(lc, rel->rd_rel->relkind == RELKIND_RELATION ? sfi_ddl_columns_of(rel) : NIL)
+		guard_column(rel, lfirst_int(lc));
 	relation_close(rel, NoLock);
 }
 
@@ -89,21 +81,12 @@ static bool
 is_unfinished(Form_pg_attribute att)
 {
 	int32		typmod = att->atttypmod;
-	HeapTuple	tuple;
-	Form_pg_class table;
-	bool		permanent;
 
-	if (att->attnum <= 0 || att->attisdropped || att->atttypid < FirstNormalObjectId ||
-		!sfi_ddl_is_securefile(att->atttypid, &typmod))
-		return false;
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(att->attrelid));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	table = (Form_pg_class) GETSTRUCT(tuple);
-	permanent = table->relkind == RELKIND_RELATION &&
-		table->relpersistence == RELPERSISTENCE_PERMANENT;
-	ReleaseSysCache(tuple);
-	return permanent && !OidIsValid(sf_space_segment_relid(att->attrelid, att->attnum));
+	return att->attnum > 0 && !att->attisdropped && att->atttypid >= FirstNormalObjectId &&
+		sfi_ddl_is_securefile(att->atttypid, &typmod) &&
+		get_rel_relkind(att->attrelid) == RELKIND_RELATION &&
+		get_rel_persistence(att->attrelid) == RELPERSISTENCE_PERMANENT &&
+		!OidIsValid(sf_space_segment_relid(att->attrelid, att->attnum));
 }
 
 /* All columns of the database that have no segment (palloc'd Unfinished). */
@@ -213,16 +196,15 @@ find_orphaned(const Unfinished *column, List *left)
 static void
 adopt(const Unfinished *column, SfOrphanedStorage *storage)
 {
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
+	const SfSegmentBirth birth = {
+		.table_oid = column->table_oid,
+		.attnum = column->attnum,
+		.adopt = &storage->storage
+	};
 
-	birth.table_oid = column->table_oid;
-	birth.attnum = column->attnum;
 	SF_ASSERT(storage->has_pages && storage->header.table_oid == column->table_oid &&
 			  storage->header.attnum == column->attnum);
-	birth.adopt = &storage->storage;
-	sf_space_segment_name(name, column->table_oid, column->attnum);
-	(void) sfi_ddl_segment_create(name, &birth);
+	(void) sfi_ddl_segment_create(&birth);
 }
 
 static Datum

@@ -18,27 +18,20 @@
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "base/server.h"
-#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_depend.h"
 #include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "commands/vacuum.h"
 #include "ddl/command.h"
 #include "miscadmin.h"
-#include "storage/lwlock.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -78,28 +71,11 @@ wants_segments(const VacuumStmt *stmt)
 static bool
 may_vacuum(Oid segrelid)
 {
-	Relation	depend = table_open(DependRelationId, AccessShareLock);
-	Oid			table_oid = InvalidOid;
-	ScanKeyData key[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	char	   *name = get_rel_name(segrelid);
+	Oid			table_oid;
+	AttrNumber	attnum;
 
-	ScanKeyInit(&key[0], Anum_pg_depend_classid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
-	ScanKeyInit(&key[1], Anum_pg_depend_objid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(segrelid));
-	scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, 2, key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-
-		if (form->refclassid == RelationRelationId && form->deptype == DEPENDENCY_AUTO)
-			table_oid = form->refobjid;
-	}
-	systable_endscan(scan);
-	table_close(depend, AccessShareLock);
-
-	return OidIsValid(table_oid) &&
+	return name != NULL && sf_space_segment_column(name, &table_oid, &attnum) &&
 		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table_oid)) &&
 		(sf_compat_may_maintain(table_oid, GetUserId()) ||
 		 sf_compat_owns_database(MyDatabaseId, GetUserId()));
@@ -225,10 +201,6 @@ vacuum_segments(const VacuumStmt *stmt, const List *segments)
 	return any;
 }
 
-/*
- * After a VACUUM: the segments of what it was about.  Commits the transaction it
- * is called in, and ends in another one, as the command itself does.
- */
 void
 sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
 {

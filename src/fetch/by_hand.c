@@ -8,7 +8,6 @@
 #include "base/base.h"
 
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "fetch/fetch_internal.h"
 #include "fmgr.h"

@@ -31,7 +31,6 @@
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 PGDLLEXPORT void securefile_fetch_worker(Datum arg);

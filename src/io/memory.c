@@ -42,7 +42,6 @@
 #include "io/io_internal.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/timeout.h"

@@ -21,7 +21,6 @@
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object_internal.h"
-#include "space/upgrade.h"
 #include "utils/snapmgr.h"
 
 /*

@@ -48,8 +48,6 @@
  */
 #include "base/base.h"
 
-#include "access/parallel.h"
-#include "access/xact.h"
 #include "config/config.h"
 #include "miscadmin.h"
 #include "read/read_internal.h"

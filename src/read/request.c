@@ -45,7 +45,6 @@
 #include "miscadmin.h"
 #include "read/read_internal.h"
 #include "storage/procarray.h"
-#include "utils/memutils.h"
 
 static SfReadOverlay overlay;
 

@@ -21,8 +21,6 @@
  */
 #include "base/base.h"
 
-#include "access/parallel.h"
-#include "access/xact.h"
 #include "space/dictionary_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"

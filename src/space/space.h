@@ -63,6 +63,13 @@ sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
 	snprintf(buf, NAMEDATALEN, "pg_securefile_%u_%d", table_oid, attnum);
 }
 
+/* The column that a segment relation of that name belongs to; false: no segment is named so. */
+static inline bool
+sf_space_segment_column(const char *name, Oid *table_oid, AttrNumber *attnum)
+{
+	return sscanf(name, "pg_securefile_%u_%hd", table_oid, attnum) == 2;
+}
+
 /*
  * OIDs of the segment relations of this database; none where the extension is not installed.
  * The list is made in the given context.  In a transaction; takes no lock that it keeps.

@@ -16,7 +16,6 @@
 #include "common/int.h"
 #include "fmgr.h"
 #include "read/read.h"
-#include "sql/content.h"
 #include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_concat);

@@ -36,8 +36,6 @@
 #include "sql/sample.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "write/write.h"
 
 PG_FUNCTION_INFO_V1(securefile_estimate);

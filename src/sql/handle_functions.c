@@ -10,7 +10,6 @@
 
 #include <unistd.h>
 
-#include "catalog/pg_type.h"
 #include "common/int.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
@@ -19,7 +18,6 @@
 #include "sql/content.h"
 #include "sql/sql.h"
 #include "stream/stream.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"

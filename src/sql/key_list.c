@@ -13,12 +13,10 @@
 
 #include "access/detoast.h"
 #include "access/table.h"
-#include "catalog/pg_class.h"
 #include "funcapi.h"
 #include "read/read.h"
 #include "rows/rows.h"
 #include "sql/data_keys.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

@@ -11,7 +11,6 @@
 #include "check/check.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
-#include "tcop/utility.h"
 #include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(securefile_maintain);

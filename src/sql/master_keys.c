@@ -10,7 +10,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "keys/keys.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(securefile_load_keys);

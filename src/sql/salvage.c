@@ -13,11 +13,9 @@
 #include "fmgr.h"
 #include "format/format.h"
 #include "funcapi.h"
-#include "read/read.h"
 #include "space/space.h"
 #include "sql/content.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_salvage);
 

@@ -16,7 +16,6 @@
 #include "fmgr.h"
 #include "io/io.h"
 #include "space/space.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 
 PG_FUNCTION_INFO_V1(securefile_database_size_name);

@@ -25,11 +25,8 @@
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "transform/transform.h"
-#include "utils/builtins.h"
 #include "utils/inval.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "write/write.h"
 

@@ -16,7 +16,6 @@
 #include "libpq/pqformat.h"
 #include "object/object.h"
 #include "read/read.h"
-#include "sql/content.h"
 #include "sql/sql.h"
 #include "utils/array.h"
 #include "utils/builtins.h"

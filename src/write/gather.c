@@ -55,8 +55,6 @@
 #include "base/server.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
-#include "storage/fd.h"
-#include "utils/memutils.h"
 #include "write/extent.h"
 
 #define MAX_EXTENTS		64

@@ -48,7 +48,6 @@
 #include "config/config.h"
 #include "miscadmin.h"
 #include "space/lend.h"
-#include "utils/memutils.h"
 #include "write/write_internal.h"
 
 #define FIRST_FACTS		16

@@ -19,7 +19,6 @@
 #include "access/xact.h"
 #include "space/share_records.h"
 #include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "write/write_internal.h"
 
 #define KEY_SIZE	(offsetof(SfObjectKey, generation) + sizeof(uint32))

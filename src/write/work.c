@@ -15,7 +15,6 @@
  */
 #include "base/base.h"
 
-#include "space/lend.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
