@@ -28,6 +28,7 @@
 
 #include "access/attnum.h"
 #include "fmgr.h"
+#include "portability/instr_time.h"
 
 #include "base/compat.h"
 #include "base/assert.h"
@@ -127,6 +128,17 @@ extern uint64 sf_base_boot_id(void);
  * it looks at interrupts.
  */
 extern void sf_base_wait_out_old_io(void);
+
+/* Microseconds since a moment that INSTR_TIME_SET_CURRENT() has noted. */
+static inline uint64
+sf_base_us_since(instr_time start)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, start);
+	return INSTR_TIME_GET_MICROSEC(now);
+}
 
 /*
  * Run a step inside a subtransaction.  Returns the error (palloc'd) when the step

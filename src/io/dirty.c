@@ -26,7 +26,6 @@
 #include "base/base.h"
 
 #include "io/dirty.h"
-#include "portability/instr_time.h"
 #include "storage/latch.h"
 
 SfDirtyShared *sfi_dirty = NULL;
@@ -141,7 +140,6 @@ static void
 enter_gate(void)
 {
 	instr_time	start;
-	instr_time	end;
 	uint64		longest;
 	uint64		waited_us;
 
@@ -150,9 +148,7 @@ enter_gate(void)
 		return;
 	INSTR_TIME_SET_CURRENT(start);
 	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	waited_us = INSTR_TIME_GET_MICROSEC(end);
+	waited_us = sf_base_us_since(start);
 	longest = pg_atomic_read_u64(&sfi_dirty->longest_wait_us);
 	while (waited_us > longest &&
 		   !pg_atomic_compare_exchange_u64(&sfi_dirty->longest_wait_us, &longest, waited_us))

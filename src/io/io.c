@@ -40,7 +40,6 @@
 
 #include "io/methods.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/wait_event.h"
@@ -283,19 +282,33 @@ sfi_io_completed(SfIo *io, int32 result)
 	sfi_io_fd_unpin(io->slot);
 }
 
+/* The wait event of a request. */
+static SfIoWait
+wait_of(const SfIo *io)
+{
+	return io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ;
+}
+
 /*
- * Add the time since start to what was spent waiting.  Synchronous transfers count too,
- * so the number tells the same of every method: the time in which the process could do
+ * Around each wait.  Its time is added to what was spent waiting.  Synchronous transfers count
+ * too, so the number tells the same of every method: the time in which the process could do
  * nothing else.
  */
-static void
-count_wait(instr_time start)
+static instr_time
+begin_wait(SfIoWait event)
 {
-	instr_time	now;
+	instr_time	start;
 
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, start);
-	counts.reap_us += INSTR_TIME_GET_MICROSEC(now);
+	INSTR_TIME_SET_CURRENT(start);
+	pgstat_report_wait_start(sfi_io_wait_event(event));
+	return start;
+}
+
+static void
+end_wait(instr_time start)
+{
+	pgstat_report_wait_end();
+	counts.reap_us += sf_base_us_since(start);
 }
 
 /* Wait until at least one request has finished, whichever it is.  Never throws. */
@@ -305,11 +318,9 @@ reap_blocking(SfIoWait event)
 	instr_time	start;
 
 	SF_ASSERT(engine_is_valid() && engine.in_flight > 0);
-	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sfi_io_wait_event(event));
+	start = begin_wait(event);
 	engine.ops->reap(true);
-	pgstat_report_wait_end();
-	count_wait(start);
+	end_wait(start);
 }
 
 bool
@@ -403,12 +414,9 @@ submit(SfIo *io, uint32 len_bytes)
 		engine.ops->submit(io, len_bytes);
 		return;
 	}
-	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
-											   : SF_IO_WAIT_READ));
+	start = begin_wait(wait_of(io));
 	sfi_io_method_sync.submit(io, len_bytes);
-	pgstat_report_wait_end();
-	count_wait(start);
+	end_wait(start);
 }
 
 /*
@@ -437,7 +445,7 @@ sf_io_start(SfIo *io)
 	 * flight.
 	 */
 	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
-		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
+		reap_blocking(wait_of(io));
 
 	SF_ASSERT(engine.in_flight < engine.depth && engine.pid == MyProcPid);
 	if (io->is_write && io->durable && SF_FAULT_SKIPS(io_durable))
@@ -518,16 +526,13 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	if (len_bytes < 0)
 		return len_bytes;
 	slot = io->is_write ? begin_write(io) : descriptor_of(io);
-	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
-											   : SF_IO_WAIT_READ));
+	start = begin_wait(wait_of(io));
 	sfi_watch_begin(io);
 	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
 							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
 	sfi_watch_end(io);
-	pgstat_report_wait_end();
+	end_wait(start);
 	end_write(io, slot);
-	count_wait(start);
 	return result;
 }
 
@@ -543,7 +548,7 @@ sf_io_wait(SfIo *io)
 	uint32		repeats = 0;
 
 	while (io->in_flight)
-		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
+		reap_blocking(wait_of(io));
 
 	/* direct I/O goes on at block boundaries only, so count whole blocks */
 	for (;;)

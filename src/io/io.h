@@ -21,7 +21,6 @@
 
 #include "base/base.h"
 #include "base/shared.h"
-#include "portability/instr_time.h"
 
 /* ---- buffers ---- */
 

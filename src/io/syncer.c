@@ -394,7 +394,6 @@ static void
 pass(void)
 {
 	instr_time	start;
-	instr_time	end;
 	SfDirtyCounts *counts = &sfi_dirty->counts;
 
 	SF_ASSERT(sf_server_holds_checkpoints() || SF_FAULT_SKIPS(wrong_hold));
@@ -415,9 +414,7 @@ pass(void)
 	counts->passes++;
 	if (sfi_dirty->crowded && LWLockHeldByMe(&sfi_dirty->gate))
 		close_old(KEPT_PASSES);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	counts->longest_pass_us = Max(counts->longest_pass_us, (uint64) INSTR_TIME_GET_MICROSEC(end));
+	counts->longest_pass_us = Max(counts->longest_pass_us, sf_base_us_since(start));
 	if (LWLockHeldByMe(&sfi_dirty->gate))
 		open_gate();
 	mine.pass = now_ms();

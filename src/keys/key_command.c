@@ -24,7 +24,6 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
 #include "storage/proc.h"

@@ -33,7 +33,6 @@
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/edit_nodes.h"
-#include "portability/instr_time.h"
 #include "stats/stats.h"
 
 #define PAGES_AT_ONCE	16
@@ -404,7 +403,6 @@ void
 sfi_edit_write(SfEdit *edit)
 {
 	instr_time	start;
-	instr_time	end;
 
 	INSTR_TIME_SET_CURRENT(start);
 
@@ -416,8 +414,6 @@ sfi_edit_write(SfEdit *edit)
 	sfi_edit_node(edit, edit->depth - 1, 0)->changed |= edit->root.page == SF_NO_PAGE;
 	for (uint16 level = 0; level < edit->depth; level++)
 		write_level(edit, level);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
 	sf_stats_local(edit->seg->table_oid, edit->seg->attnum)->inode_write_time_us +=
-		INSTR_TIME_GET_MICROSEC(end);
+		sf_base_us_since(start);
 }

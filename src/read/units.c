@@ -23,7 +23,6 @@
 #include "config/config.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "read/read_internal.h"
 
 /* units of a window, and requests of the ring: their buffers take 16 MB at most */
@@ -209,7 +208,6 @@ void
 sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 {
 	instr_time	start;
-	instr_time	end;
 
 	SF_ASSERT(n > 0);
 	if (job->target->edit != NULL)
@@ -224,9 +222,7 @@ sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 	}
 	INSTR_TIME_SET_CURRENT(start);
 	sf_object_units(job->seg, job->loc, first, n, units);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	job->stats->inode_read_time_us += INSTR_TIME_GET_MICROSEC(end);
+	job->stats->inode_read_time_us += sf_base_us_since(start);
 }
 
 void

@@ -23,7 +23,6 @@
 #include "base/base.h"
 
 #include "keys/keys.h"
-#include "portability/instr_time.h"
 #include "space/dictionary_pages.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
@@ -55,7 +54,6 @@ sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain, uint
 			  SfUnit *unit)
 {
 	instr_time	start;
-	instr_time	end;
 	const char *stored;
 
 	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
@@ -64,9 +62,7 @@ sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain, uint
 	SF_FAULT(encode);
 	INSTR_TIME_SET_CURRENT(start);
 	stored = sf_transform_encode(encoder, plain, len, coded_room(), unit);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	stats->compress_time_us += INSTR_TIME_GET_MICROSEC(end);
+	stats->compress_time_us += sf_base_us_since(start);
 	if (stored != plain)
 		spoil(coded_room(), unit->stored_bytes);
 	return stored;
