@@ -103,8 +103,8 @@ set_total(Relation rel, uint8 info, uint64 total)
 {
 	xl_sf_size	rec = {SF_WAL_VERSION, SfRelStorage(rel), total};
 	SfMap		empty = {0};
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
 	uint32		first_new = sf_maps_of(h.total_sectors);
 
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
@@ -112,8 +112,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 	if (total > h.total_sectors)
 		take_back_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	for (uint32 map = first_new; map < sf_maps_of(total); map++)
 		sfi_change_init(sfi_change_add(sfi_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
 						SF_PAGE_MAP, &empty, sizeof(empty));

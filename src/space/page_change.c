@@ -131,6 +131,13 @@ sfi_change_header(int i, const SfHeader *header)
 }
 
 void
+sfi_change_begin_header(Buffer hbuf, const SfHeader *header)
+{
+	sfi_change_begin();
+	sfi_change_header(sfi_change_add(hbuf), header);
+}
+
+void
 sfi_change_init(int i, SfPageType type, const void *content, Size len)
 {
 	uint32		type32 = type;

@@ -216,8 +216,9 @@ extern Buffer sfi_change_buffer(int i);
 /* Add an operation to the page at a place; the payload is copied. */
 extern void sfi_change_op(int i, SfOpCode code, const void *payload, Size len);
 
-/* The operation for a header page: all of the header. */
+/* The operation for a header page: all of the header; and a change that begins with it. */
 extern void sfi_change_header(int i, const SfHeader *header);
+extern void sfi_change_begin_header(Buffer hbuf, const SfHeader *header);
 
 /* The operation that makes the page new, which is then its only one. */
 extern void sfi_change_init(int i, SfPageType type, const void *content, Size len);

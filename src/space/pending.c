@@ -79,10 +79,10 @@ static void
 add_tail(Relation rel, uint32 seen_tail)
 {
 	SfPending	empty = {.next = SF_NO_PAGE};
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
 	Buffer		oldbuf = InvalidBuffer;
 	Buffer		newbuf;
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		newpage;
 
 	/* many writers find a page full at once: one of them adds the next */
@@ -100,8 +100,7 @@ add_tail(Relation rel, uint32 seen_tail)
 	if (h.pending_head == SF_NO_PAGE)
 		h.pending_head = newpage;
 
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	if (BufferIsValid(oldbuf))
 		sfi_change_op(sfi_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
 	sfi_change_init(sfi_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));

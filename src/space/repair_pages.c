@@ -45,8 +45,7 @@ begin_step(SfSegment *seg)
 
 	step.rel = sfi_segment_rel(seg);
 	SF_ASSERT(CheckRelationLockedByMe(step.rel, ShareRowExclusiveLock, true));
-	step.hbuf = sfi_page_read(step.rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	step.header = *SfPageHeader(BufferGetPage(step.hbuf));
+	step.hbuf = sfi_header_lock(step.rel, &step.header);
 	return step;
 }
 
@@ -70,8 +69,7 @@ finish_step(Step *step, Buffer buf, SfPageType type, const void *content, Size l
 	SF_ASSERT(sfi_page_is_locked(step->hbuf, LW_EXCLUSIVE));
 	SF_ASSERT(!BufferIsValid(buf) || sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	SF_FAULT(repair_page);
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(step->hbuf), &step->header);
+	sfi_change_begin_header(step->hbuf, &step->header);
 	if (BufferIsValid(buf))
 		sfi_change_init(sfi_change_add(buf), type, content, len);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
@@ -232,6 +230,8 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	}
 	if (repair.change_share_head)
 		header->share_head = repair.share_head;
+	if (repair.forget_advice)
+		header->advice_root = 0;
 	finish_step(&step, InvalidBuffer, SF_PAGE_HEADER, NULL, 0);
 }
 

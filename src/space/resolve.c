@@ -278,15 +278,13 @@ free_inode_page(SfPageWork *work, int index)
 	SF_ASSERT(index >= 0 && index < work->n && sf_format_pend_kind(entry.kind)->is_page);
 	check_removed(work, &entry, true);
 	SF_FAULT(resolve_before_inode);
-	hbuf = sfi_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	hbuf = sfi_header_lock(work->rel, &h);
 	pbuf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	fbuf = sfi_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
-	h = *SfPageHeader(BufferGetPage(hbuf));
 	content.next = h.free_head;
 	sfi_pending_note_freeing(&rec.horizon, &entry);
 	h.free_head = entry.start;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	sfi_change_op(sfi_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
 	sfi_change_init(sfi_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
 	sfi_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
@@ -340,8 +338,8 @@ resolve_page(SfPageWork *work, SfSegment *seg, uint32 *next, bool *again)
 static bool
 unlink_page(Relation rel, uint32 prev, uint32 page)
 {
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
 	Buffer		prevbuf = InvalidBuffer;
 	Buffer		buf;
 	uint32		next;
@@ -364,8 +362,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	h.free_head = page;
 	if (prev == SF_NO_PAGE)
 		h.pending_head = next;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	if (BufferIsValid(prevbuf))
 		sfi_change_op(sfi_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));

@@ -78,6 +78,15 @@ sfi_header(Relation segrel)
 	return header;
 }
 
+Buffer
+sfi_header_lock(Relation segrel, SfHeader *header)
+{
+	Buffer		buf = sfi_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+
+	*header = *SfPageHeader(BufferGetPage(buf));
+	return buf;
+}
+
 /*
  * Fill a cache entry from the header page.  The storage is noted last: an entry whose
  * storage is not the relation's is filled anew, also after an ERROR in the middle.
@@ -421,8 +430,8 @@ static uint64
 reserve_ids(SfSegment *seg, uint32 n)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
+	SfHeader	header;
+	Buffer		buf = sfi_header_lock(rel, &header);
 	uint64		first = header.next_object_id;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
@@ -432,8 +441,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 		header.kept_from_id = header.next_object_id;
 	}
 	header.next_object_id += n;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(buf), &header);
+	sfi_change_begin_header(buf, &header);
 	sfi_change_finish_pages(SF_PAGES_HEADER, 0, 0);
 	sfi_segment_close(rel);
 	return first;

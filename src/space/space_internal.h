@@ -88,6 +88,7 @@
 #include "access/relation.h"
 #include "space/share_records.h"
 #include "space/space.h"
+#include "storage/buf.h"
 
 /*
  * ---- relation of a segment, for the time of one function ----
@@ -112,8 +113,12 @@ extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *
 /* What rooms above have handed down. */
 extern SfSpaceAbove sfi_above;
 
-/* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
+/*
+ * Header page of a segment, copied under a share lock; or locked exclusively, and copied to be
+ * changed and logged.  DATA_CORRUPTED.
+ */
 extern SfHeader sfi_header(Relation segrel);
+extern Buffer sfi_header_lock(Relation segrel, SfHeader *header);
 
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0
