@@ -76,15 +76,6 @@ finish_step(Step *step, Buffer buf, SfPageType type, const void *content, Size l
 	sfi_segment_close(step->rel);
 }
 
-/* Sectors of a map page that lie inside the data files. */
-static uint32
-sectors_of(const SfHeader *header, uint32 map)
-{
-	uint64		first = sf_map_start(map);
-
-	return header->total_sectors <= first ? 0 : Min(header->total_sectors - first, SF_MAP_SECTORS);
-}
-
 /*
  * A relation that lost its end gets empty pages there.  Pages are read by number, so
  * the steps that follow need a place for each of them.
@@ -110,7 +101,7 @@ sf_space_repair_extend(SfSegment *seg, uint32 npages)
 static void
 make_map(Step *step, uint32 map)
 {
-	uint32		nsectors = sectors_of(&step->header, map);
+	uint32		nsectors = sf_map_sectors_before(step->header.total_sectors, map);
 	SfMap		content = {0};
 
 	if (nsectors > 0)
@@ -173,7 +164,7 @@ mark_used(Step *step, uint32 map, const uint8 *used)
 									BUFFER_LOCK_EXCLUSIVE);
 	SfMap	   *old = SfPageMap(BufferGetPage(buf));
 	SfMap		content = *old;
-	uint32		nsectors = sectors_of(&step->header, map);
+	uint32		nsectors = sf_map_sectors_before(step->header.total_sectors, map);
 
 	SF_ASSERT(nsectors % SF_BLOCK_SECTORS == 0);
 	for (uint32 b = 0; b < SF_MAP_BLOCKS; b++)

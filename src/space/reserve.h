@@ -58,6 +58,9 @@ extern uint64 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sector
  */
 extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
 
+/* Clear the lent bits of blocks, page by page.  No map page is locked before.  DATA_CORRUPTED. */
+extern void sfi_take_back_blocks(Relation rel, uint64 start_block, uint64 end_block);
+
 /* ---- lending (lend.c) ---- */
 
 #define SF_SCAN_PAGES		1024	/* map pages looked at in one scan: 16 GB
