@@ -148,6 +148,9 @@ sf_base_us_since(instr_time start)
 typedef void (*SfBaseStep) (void *arg);
 extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
 
+/* The same where nobody asks which damage it is: has the step succeeded? */
+extern bool sf_base_succeeds(SfBaseStep step, void *arg);
+
 /*
  * The same without a subtransaction, for a step that reads: it takes no xid, writes nothing,
  * and calls no function of a user.  It may take locks on relations, which stay as they

@@ -86,18 +86,15 @@ static int
 sweep_bucket(SfSegment *seg, uint64 key)
 {
 	Sweep	   *sweep = palloc(sizeof(Sweep));
-	ErrorData  *error = NULL;
 	int			nleft = 0;
 
 	sweep->seg = seg;
 	if (sfi_advice_copy(seg, key, &sweep->bucket))
 	{
 		sweep->nleft = sweep->bucket.nentries;
-		error = sf_base_guarded(take_stale_out, sweep);
+		(void) sf_base_succeeds(take_stale_out, sweep);
 		nleft = sweep->nleft;
 	}
-	if (error != NULL)
-		FreeErrorData(error);
 	pfree(sweep);
 	return nleft;
 }

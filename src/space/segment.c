@@ -50,6 +50,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+SfSpaceAbove sfi_above;
+
 static HTAB *segments;			/* SfSegment by relid */
 
 #define IDS_RESERVED_AT_ONCE	64

@@ -23,7 +23,6 @@
  * keep.c				space that a session needs longer than a snapshot of its own
  * verdict.c			horizons; what becomes of a pending entry
  * unfinished.c			a database whose upgrade by pg_upgrade is not finished
- * owned.c				what the object of a share record owns
  *
  * floor 1, one page or one record:
  * page.c				pages: read, checked, initialised
@@ -102,7 +101,7 @@ extern Relation sfi_segment_rel(SfSegment *seg);
 extern void sfi_segment_close(Relation rel);
 
 /*
- * ---- what the object of a record owns (owned.c) ----
+ * ---- what the object of a record owns (references.c) ----
  *
  * As SfSpaceAbove has it.  try: false where its map cannot be read, or no subtransaction can
  * catch that, in parallel mode.
