@@ -179,11 +179,11 @@ choose_method(void)
 	start_method(wanted);
 }
 
-bool
+const char *
 sfi_io_use_method(void)
 {
 	choose_method();
-	return engine.ops == method_table[sf_io_method];
+	return engine.ops == method_table[sf_io_method] ? engine.ops->name : NULL;
 }
 
 /* ---- what is in flight stays as it is ---- */
@@ -484,33 +484,15 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 {
 	char		path[SF_IO_PATH_MAX];
 	unsigned long long file_offset = sfi_io_file_offset(io->segment_offset);
-	int			elevel = ERROR;
 
+	if (error != 0 || io->is_write)
+		sfi_io_report_transfer(sfi_io_file_of(io), io->is_write, io->is_write && io->durable,
+							   file_offset, io->len_bytes, error);
 	sfi_io_file_path(path, sfi_io_file_of(io));
-	if (error == 0 && !io->is_write)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("could not read segment data file \"%s\" at offset %llu: read only %u of %u bytes",
-						path, file_offset, done_bytes, io->len_bytes)));
-
-	/* a write that stops for no reason given: take it for a full disk */
-	if (error == 0)
-		error = ENOSPC;
-	errno = error;
-
-	/* a flush that failed leaves the disk's contents unknown, as any fsync */
-	if (io->is_write && io->durable && error == EIO && !sfi_io_is_scratch(io->files->storage))
-		elevel = data_sync_elevel(ERROR);
-	ereport(elevel,
-			(sfi_io_errcode(error),
-			 io->is_write
-			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
-					  path, file_offset, io->len_bytes)
-			 : errmsg("could not read segment data file \"%s\" at offset %llu, length %u: %m",
-					  path, file_offset, io->len_bytes),
-			 (error == EINVAL)
-			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
-			 : sfi_io_errhint(error)));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("could not read segment data file \"%s\" at offset %llu: read only %u of %u bytes",
+					path, file_offset, done_bytes, io->len_bytes)));
 }
 
 /* Transfer what a short or interrupted request left, synchronously. */

@@ -111,8 +111,8 @@ lend_from(const Search *search, SfRegion hint, uint32 need, SfRegion *region)
 	SF_ASSERT(from + hint.nblocks <= SF_MAP_BLOCKS);
 	SF_FAULT(lend_before_mark);
 	hbuf = sfi_page_read(search->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
-	limit = sf_block_of(sf_map_sectors_before(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map));
-	limit = Min(limit, from + hint.nblocks);
+	limit = sf_map_sectors_before(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
+	limit = Min(sf_block_of(limit), from + hint.nblocks);
 	if (limit < from + need)
 	{
 		UnlockReleaseBuffer(hbuf);
