@@ -52,8 +52,8 @@ extern bool sfi_page_lock_sound(Relation rel, Buffer buf, SfPageType type, int m
 extern bool sfi_page_is_locked(Buffer buf, LWLockMode mode);
 extern bool sfi_page_lock_is_held(Relation rel, BlockNumber which);
 
-/* For assertions: are two pinned buffers of the same storage? */
-extern bool sfi_page_storage_is_same(Buffer buf, Buffer other);
+/* Of which storage a pinned buffer is.  Never throws: also for critical sections and replay. */
+extern SfStorage sfi_page_storage(Buffer buf);
 
 /* Make sure that the relation has a place for a page; an ERROR where there is no space. */
 extern void sfi_page_extend(Relation rel, uint32 page);
