@@ -254,8 +254,7 @@ remove_named(const char *dir_path, const char *mark)
 		if (strstr(entry->d_name, mark) == NULL)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
-		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
-			sf_io_report_path(WARNING, "remove file", path);
+		(void) sfi_io_unlink(path, WARNING);
 	}
 	FreeDir(dir);
 }

@@ -50,7 +50,6 @@
  */
 #include "base/base.h"
 
-#include "space/advice.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"

@@ -21,8 +21,7 @@
  */
 #include "base/base.h"
 
-#include "space/advice.h"
-#include "space/share_records.h"
+#include "space/space_internal.h"
 
 /* So many entries, at least, are looked at before all of them are. */
 #define LOOKS_FIRST		16

@@ -41,9 +41,8 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
-#define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
-#define MAX_STEP			(64 * SECTORS_PER_MB)
-#define MUCH_SECTORS		(SECTORS_PER_MB / 4)
+#define MAX_STEP			(64 * SF_MB_SECTORS)
+#define MUCH_SECTORS		(SF_MB_SECTORS / 4)
 
 static uint64
 round_up(uint64 sectors, uint64 granule)
@@ -64,7 +63,7 @@ round_up(uint64 sectors, uint64 granule)
 static uint64
 new_total(uint64 total, uint64 need_sectors)
 {
-	uint64		step = Max(Min(total, SECTORS_PER_MB), Min(total / 8, MAX_STEP));
+	uint64		step = Max(Min(total, SF_MB_SECTORS), Min(total / 8, MAX_STEP));
 	uint64		in_page = total % SF_MAP_SECTORS;
 
 	if (in_page + need_sectors > SF_MAP_SECTORS)
@@ -270,7 +269,7 @@ sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	total = sfi_header(rel).total_sectors;
-	to = total + Min(round_up(sectors, SECTORS_PER_MB), MAX_STEP);
+	to = total + Min(round_up(sectors, SF_MB_SECTORS), MAX_STEP);
 	grow_to(seg, rel, total, to, needs_written(seg, 0));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return to - total;

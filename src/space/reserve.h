@@ -14,6 +14,8 @@
 
 /* ---- growth (grow.c) ---- */
 
+#define SF_MB_SECTORS		(1024 * 1024 / SF_SECTOR_SIZE)
+
 /* Granule of growth and cuts: what a column with one small value takes. */
 #define SF_GROWTH_SECTORS	(64 * 1024 / SF_SECTOR_SIZE)
 

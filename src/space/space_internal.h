@@ -123,6 +123,17 @@ extern Buffer sfi_header_lock(Relation segrel, SfHeader *header);
 #define SF_LOCK_RESOLVER	0
 #define SF_LOCK_GROWTH		1
 
+/* ---- the index of advice (advice.c), for the sweep that keeps it small ---- */
+
+/* A bucket with one entry more is split. */
+#define SFI_ADVICE_SWEEP_AT	(SF_ADVICE_BUCKET_MAX * 3 / 4 - 1)
+
+/* Copy the bucket of a key; false: there is no index, or it is damaged. */
+extern bool sfi_advice_copy(SfSegment *seg, uint64 key, SfAdviceBucket *copy);
+
+/* Split the bucket of a key, if it has so many entries. */
+extern void sfi_advice_split(SfSegment *seg, uint64 key, int nentries);
+
 /* ---- keep.c ---- */
 
 /*
