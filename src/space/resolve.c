@@ -42,13 +42,11 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
-#define BATCH_MAPS	SF_RESOLVE_MAPS
-
 /* Operations of one record. */
 typedef struct Batch
 {
 	int			nmaps;
-	uint32		maps[BATCH_MAPS];
+	uint32		maps[SF_RESOLVE_MAPS];
 	int			nremove;
 	uint16		remove[SF_PENDING_MAX];
 	int			ncommitted;
@@ -69,11 +67,11 @@ batch_map(Batch *batch, uint32 map)
 {
 	int			i;
 
-	SF_ASSERT(batch->nmaps >= 0 && batch->nmaps <= BATCH_MAPS);
+	SF_ASSERT(batch->nmaps >= 0 && batch->nmaps <= SF_RESOLVE_MAPS);
 	for (i = 0; i < batch->nmaps; i++)
 		if (batch->maps[i] == map)
 			return true;
-	if (batch->nmaps == BATCH_MAPS)
+	if (batch->nmaps == SF_RESOLVE_MAPS)
 		return false;
 	for (i = batch->nmaps++; i > 0 && batch->maps[i - 1] > map; i--)
 		batch->maps[i] = batch->maps[i - 1];
@@ -223,7 +221,7 @@ run_batch(SfPageWork *work, Batch *batch)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), batch->newest_freeing,
 		batch->nremove};
-	Buffer		maps[BATCH_MAPS];
+	Buffer		maps[SF_RESOLVE_MAPS];
 	Buffer		buf;
 	int			at;
 

@@ -360,31 +360,6 @@ sf_space_is_removed(SfStorage storage)
 	return false;
 }
 
-/* ---- redo ---- */
-
-/*
- * Rule 5: files come with the first growth, and creation touches none; after a
- * crash they may be there and hold committed data already.
- */
-void
-sfi_storage_redo_create(SfStorage storage)
-{
-	SF_ASSERT(InRecovery);
-	sf_io_database_claim(SfStorageDb(storage));
-	SF_FAULT(redo_create);
-}
-
-/* Rule 2, on a standby: what is gone must not come back after a restart. */
-void
-sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end)
-{
-	SF_ASSERT(InRecovery && end != InvalidXLogRecPtr);
-	XLogFlush(end);
-	SF_FAULT(redo_unlink);
-	sf_io_close(storage);
-	sf_io_files_unlink(storage);
-}
-
 void
 sf_space_log_drop_database(Oid db)
 {
