@@ -129,14 +129,13 @@ extern uint64 sf_base_boot_id(void);
  */
 extern void sf_base_wait_out_old_io(void);
 
-/* Microseconds since a moment that INSTR_TIME_SET_CURRENT() has noted. */
+/* Microseconds of a clock that is never set: two readings tell the time between them. */
 static inline uint64
-sf_base_us_since(instr_time start)
+sf_base_now_us(void)
 {
 	instr_time	now;
 
 	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, start);
 	return INSTR_TIME_GET_MICROSEC(now);
 }
 

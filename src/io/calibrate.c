@@ -97,10 +97,7 @@ static char *buffers[MOST_DEPTH];
 static double
 now(void)
 {
-	instr_time	time;
-
-	INSTR_TIME_SET_CURRENT(time);
-	return INSTR_TIME_GET_DOUBLE(time);
+	return sf_base_now_us() / 1000000.0;
 }
 
 /* ---- the scratch file ---- */

@@ -294,33 +294,29 @@ wait_of(const SfIo *io)
  * too, so the number tells the same of every method: the time in which the process could do
  * nothing else.
  */
-static instr_time
+static uint64
 begin_wait(SfIoWait event)
 {
-	instr_time	start;
-
-	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sfi_io_wait_event(event));
-	return start;
+	return sf_base_now_us();
 }
 
 static void
-end_wait(instr_time start)
+end_wait(uint64 start_us)
 {
 	pgstat_report_wait_end();
-	counts.reap_us += sf_base_us_since(start);
+	counts.reap_us += sf_base_now_us() - start_us;
 }
 
 /* Wait until at least one request has finished, whichever it is.  Never throws. */
 static void
 reap_blocking(SfIoWait event)
 {
-	instr_time	start;
+	uint64		start_us = begin_wait(event);
 
 	SF_ASSERT(engine_is_valid() && engine.in_flight > 0);
-	start = begin_wait(event);
 	engine.ops->reap(true);
-	end_wait(start);
+	end_wait(start_us);
 }
 
 bool
@@ -406,7 +402,7 @@ is_copy(const SfIo *io)
 static void
 submit(SfIo *io, uint32 len_bytes)
 {
-	instr_time	start;
+	uint64		start_us;
 
 	SF_ASSERT(io->in_flight && len_bytes > 0 && len_bytes <= io->len_bytes);
 	if (engine.ops != &sfi_io_method_sync && !is_copy(io))
@@ -414,9 +410,9 @@ submit(SfIo *io, uint32 len_bytes)
 		engine.ops->submit(io, len_bytes);
 		return;
 	}
-	start = begin_wait(wait_of(io));
+	start_us = begin_wait(wait_of(io));
 	sfi_io_method_sync.submit(io, len_bytes);
-	end_wait(start);
+	end_wait(start_us);
 }
 
 /*
@@ -500,7 +496,7 @@ static int32
 transfer_rest(SfIo *io, uint32 done_bytes)
 {
 	int32		len_bytes = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
-	instr_time	start;
+	uint64		start_us;
 	int32		result;
 	SfFd	   *slot;
 
@@ -508,12 +504,12 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	if (len_bytes < 0)
 		return len_bytes;
 	slot = io->is_write ? begin_write(io) : descriptor_of(io);
-	start = begin_wait(wait_of(io));
+	start_us = begin_wait(wait_of(io));
 	sfi_watch_begin(io);
 	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
 							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
 	sfi_watch_end(io);
-	end_wait(start);
+	end_wait(start_us);
 	end_write(io, slot);
 	return result;
 }

@@ -251,7 +251,7 @@ extern int	sfi_watch_count(SfFileId id, SfIoKind kind, uint64 bytes);
  */
 extern void sfi_watch_begin(SfIo *io);
 extern void sfi_watch_end(SfIo *io);
-extern void sfi_watch_took(int watched, SfIoKind kind, instr_time began);
+extern void sfi_watch_took(int watched, SfIoKind kind, uint64 began_us);
 
 /* ---- buffers (buffer.c) ---- */
 

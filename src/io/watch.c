@@ -167,7 +167,7 @@ sfi_watch_begin(SfIo *io)
 {
 	SfIoWatched *file = watched_file(io->watched);
 
-	INSTR_TIME_SET_CURRENT(io->began);
+	io->began_us = sf_base_now_us();
 	if (file == NULL)
 		return;
 	begin_change();
@@ -180,7 +180,7 @@ void
 sfi_watch_end(SfIo *io)
 {
 	SfIoWatched *file = watched_file(io->watched);
-	uint64		us = sf_base_us_since(io->began);
+	uint64		us = sf_base_now_us() - io->began_us;
 
 	io->service_us += us;
 	if (file == NULL)
@@ -194,14 +194,14 @@ sfi_watch_end(SfIo *io)
 }
 
 void
-sfi_watch_took(int watched, SfIoKind kind, instr_time began)
+sfi_watch_took(int watched, SfIoKind kind, uint64 began_us)
 {
 	SfIoWatched *file = watched_file(watched);
 
 	if (file == NULL)
 		return;
 	begin_change();
-	add_time(file, kind, sf_base_us_since(began));
+	add_time(file, kind, sf_base_now_us() - began_us);
 	end_change();
 }
 

@@ -402,9 +402,7 @@ sfi_edit_make_room(SfEdit *edit)
 void
 sfi_edit_write(SfEdit *edit)
 {
-	instr_time	start;
-
-	INSTR_TIME_SET_CURRENT(start);
+	uint64		start_us = sf_base_now_us();
 
 	/*
 	 * Levels are written one by one, and not as nodes come: the nodes of a
@@ -415,5 +413,5 @@ sfi_edit_write(SfEdit *edit)
 	for (uint16 level = 0; level < edit->depth; level++)
 		write_level(edit, level);
 	sf_stats_local(edit->seg->table_oid, edit->seg->attnum)->inode_write_time_us +=
-		sf_base_us_since(start);
+		sf_base_now_us() - start_us;
 }
