@@ -66,9 +66,8 @@ sfi_io_file_size(SfFileId file)
 }
 
 /*
- * With an elevel below ERROR this throws nothing.  True when it cannot be told: a caller
- * that takes files for missing would make new ones over them, or drop their segment
- * without removing them.
+ * True when it cannot be told: a caller that takes files for missing would make new ones over
+ * them, or drop their segment without removing them.
  */
 bool
 sf_io_files_may_exist(SfStorage storage, int elevel)

@@ -259,11 +259,7 @@ remove_named(const char *dir_path, const char *mark)
 	FreeDir(dir);
 }
 
-/*
- * Remove what a crash has left: of files that hold one number those that were to get their
- * names by a rename, which did not happen, and scratch files.  Only while no other process
- * can be writing one.
- */
+/* Files that hold one number were to get their names by a rename, which did not happen. */
 void
 sfi_io_clean_leftovers(void)
 {

@@ -190,10 +190,6 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need, u
 	return free_blocks;
 }
 
-/*
- * Refill the dispenser from the map, going round from where the last scan
- * stopped.  Returns the free blocks seen.
- */
 uint64
 sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need, uint64 end_block)
 {
