@@ -108,7 +108,11 @@ set_total(Relation rel, uint8 info, uint64 total)
 
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && total != h.total_sectors);
-	/* what lies beyond the end may still be marked lent, see sfi_grow_cut_tail() */
+
+	/*
+	 * what lies beyond the end may still be marked lent, see
+	 * sfi_grow_cut_tail()
+	 */
 	if (total > h.total_sectors)
 		sfi_take_back_blocks(rel, sf_block_of(h.total_sectors), sf_map_first_block(first_new));
 	h.total_sectors = total;
