@@ -286,23 +286,20 @@ log_one_record(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, in
 	return n;
 }
 
-#ifdef SF_ASSERTIONS
 /*
- * S3, and each run is on one map page.  The runs of ALLOC entries are lent to this
- * transaction, so the segment cannot become shorter than they are.
+ * Are runs inside the segment?  Those of ALLOC entries are lent to this transaction, so the
+ * segment cannot become shorter than they are.
  */
-static void
-check_runs(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
+static bool
+are_inside(Relation rel, const SfRun *runs, int nruns)
 {
 	uint64		total = sfi_header(rel).total_sectors;
 
-	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
-	for (int i = 0; i < nruns && kind == SF_PEND_ALLOC; i++)
-		SF_INVARIANT(S3, runs[i].nsectors > 0 && runs[i].start + runs[i].nsectors <= total);
+	for (int i = 0; i < nruns; i++)
+		if (runs[i].nsectors == 0 || runs[i].start + runs[i].nsectors > total)
+			return false;
+	return true;
 }
-#else
-#define check_runs(rel, kind, runs, nruns)	((void) 0)
-#endif
 
 int
 sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
@@ -313,7 +310,8 @@ sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *run
 	SF_ASSERT(!seg->retained && nruns > 0);
 	if (fxid > U64FromFullTransactionId(GetCurrentFullTransactionId()))
 		elog(ERROR, "xid of pending entries is above that of their record");
-	check_runs(rel, kind, runs, nruns);
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
+	SF_INVARIANT(S3, kind != SF_PEND_ALLOC || are_inside(rel, runs, nruns));
 	n = log_one_record(rel, kind, fxid, runs, nruns);
 	sfi_segment_close(rel);
 	return n;

@@ -181,7 +181,6 @@ warn_free_already(const SfPageWork *work, const Batch *batch)
 	}
 }
 
-#ifdef SF_ASSERTIONS
 /* S5 of an entry that is to leave the queue, and whose space is to become free or to stay. */
 static void
 check_removed(const SfPageWork *work, const SfPendEntry *entry, bool frees)
@@ -210,10 +209,6 @@ check_batch(const SfPageWork *work, const Batch *batch)
 	for (int i = 0; i < batch->ncommitted; i++)
 		SF_INVARIANT(S5, sfi_pending_has_ended(&work->entries[batch->committed[i]], true));
 }
-#else
-#define check_removed(work, entry, frees)	((void) 0)
-#define check_batch(work, batch)	((void) 0)
-#endif
 
 /* Write one record for a batch, and take its entries out of our copy. */
 static void
