@@ -30,13 +30,11 @@
 #include "base/base.h"
 
 #include <fcntl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "access/xlogutils.h"
 #include "io/methods.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "utils/wait_event.h"
 
 #define ZERO_CHUNK			(1024 * 1024)

@@ -40,7 +40,6 @@
 
 #include "io/methods.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/wait_event.h"
 

@@ -21,8 +21,6 @@
  */
 #include "base/base.h"
 
-#include "access/parallel.h"
-#include "access/xact.h"
 #include "space/dictionary_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"
@@ -30,7 +28,6 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
-#include "utils/rel.h"
 
 #define KEPT			8
 

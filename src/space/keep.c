@@ -49,7 +49,6 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #define NOTHING		PG_UINT64_MAX	/* is kept */

@@ -16,8 +16,6 @@
  */
 #include "base/base.h"
 
-#include "access/parallel.h"
-#include "access/xact.h"
 #include "space/key_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"

@@ -25,7 +25,6 @@
  */
 #include "base/base.h"
 
-#include "access/xlog.h"
 #include "catalog/storage.h"
 #include "space/pages.h"
 

@@ -34,7 +34,6 @@
 #include "base/base.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "lib/stringinfo.h"

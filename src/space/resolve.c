@@ -39,7 +39,6 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
-#include "space/reserve.h"
 #include "storage/lmgr.h"
 
 /* Operations of one record. */

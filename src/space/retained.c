@@ -37,7 +37,6 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "base/server.h"
 #include "miscadmin.h"
 #include "space/pages.h"

@@ -33,7 +33,6 @@
 #include "space/pending.h"
 #include "space/share_records.h"
 #include "space/space_internal.h"
-#include "space/storage.h"
 
 /* Runs, for the union of them, or share records with numbers of references. */
 typedef struct RunList

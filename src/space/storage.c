@@ -48,7 +48,6 @@
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 typedef struct StorageNote

@@ -37,7 +37,6 @@
 #include "space/lend.h"
 #include "space/pages.h"
 #include "space/record.h"
-#include "space/reserve.h"
 #include "storage/standby.h"
 
 /*
