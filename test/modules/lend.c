@@ -10,8 +10,10 @@
  */
 #include "postgres.h"
 
+#include "base/base.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/space.h"
 #include "utils/builtins.h"
 
