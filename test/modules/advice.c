@@ -326,7 +326,8 @@ model_agrees(const Model *model, SfSegment *seg, const SfAdvice *entry)
 /*
  * The entry of step i, and whether that removes it.  Every tenth one, about, is of an earlier
  * step, half of these of the first 1000, and half are on another page.  cluster_every: one of
- * so many has a key whose low bits are 0, so that these never come apart; 0: none.
+ * so many has a key whose low bits are 0, so that these never come apart; 0: none.  A key that
+ * comes among these by chance is one of them: the directory of the model cannot tell them apart.
  */
 static SfAdvice
 entry_of_step(uint64 seed, uint64 i, uint64 cluster_every, bool *removes)
@@ -339,7 +340,8 @@ entry_of_step(uint64 seed, uint64 i, uint64 cluster_every, bool *removes)
 	*removes = again && lot / 10 % 4 == 0;
 	if (again && lot / 10 % 2 == 1)
 		entry.page += 8 * (1 + lot / 128 % 10);
-	if (cluster_every > 0 && entry.key % cluster_every == 0)
+	if (cluster_every > 0 && (entry.key % cluster_every == 0 ||
+							  entry.key % ((uint64) 1 << DIRECTORY_MAX) == 0))
 	{
 		bool		is_full = sf_advice_kind(&entry) == SF_ADVICE_FULL;
 
