@@ -28,6 +28,7 @@
 
 #include "access/attnum.h"
 #include "fmgr.h"
+#include "portability/instr_time.h"
 
 #include "base/compat.h"
 #include "base/assert.h"
@@ -128,6 +129,16 @@ extern uint64 sf_base_boot_id(void);
  */
 extern void sf_base_wait_out_old_io(void);
 
+/* Microseconds of a clock that is never set: two readings tell the time between them. */
+static inline uint64
+sf_base_now_us(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return INSTR_TIME_GET_MICROSEC(now);
+}
+
 /*
  * Run a step inside a subtransaction.  Returns the error (palloc'd) when the step
  * failed because of damage on disk, and NULL when it succeeded.  Errors that say
@@ -135,6 +146,9 @@ extern void sf_base_wait_out_old_io(void);
  */
 typedef void (*SfBaseStep) (void *arg);
 extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
+
+/* The same where nobody asks which damage it is: has the step succeeded? */
+extern bool sf_base_succeeds(SfBaseStep step, void *arg);
 
 /*
  * The same without a subtransaction, for a step that reads: it takes no xid, writes nothing,

@@ -70,6 +70,16 @@ sf_base_guarded(SfBaseStep step, void *arg)
 	return edata;
 }
 
+bool
+sf_base_succeeds(SfBaseStep step, void *arg)
+{
+	ErrorData  *edata = sf_base_guarded(step, arg);
+
+	if (edata != NULL)
+		FreeErrorData(edata);
+	return edata == NULL;
+}
+
 /*
  * What the abort of a subtransaction does first, and all that a step needs that only reads.
  * The read of a page that ended with an error has left its buffer for others to wait for.

@@ -15,6 +15,7 @@
 #include "base/base.h"
 
 #include "check/check_shares.h"
+#include "space/repair_pages.h"
 #include "space/share_records.h"
 
 /* Report damage of the advice; page: which one. */
@@ -126,7 +127,7 @@ sfi_check_forget_advice(const SfPageWalk *walk)
 {
 	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
 	if (walk->advice_damaged)
-		sf_space_advice_forget(walk->check->seg);
+		sf_space_repair_header(walk->check->seg, (SfHeaderRepair) {.forget_advice = true});
 }
 
 /*

@@ -124,6 +124,15 @@ sf_map_start(uint64_t map)
 	return map * SF_MAP_SECTORS;
 }
 
+/* Sectors of a space map that lie before an end. */
+static inline uint32_t
+sf_map_sectors_before(uint64_t end, uint64_t map)
+{
+	uint64_t	first = sf_map_start(map);
+
+	return end <= first ? 0 : end - first < SF_MAP_SECTORS ? end - first : SF_MAP_SECTORS;
+}
+
 static inline uint64_t
 sf_map_first_block(uint64_t map)
 {

@@ -73,13 +73,6 @@ static const Operation operations[] = {
 	{"durable write", true, true},
 };
 
-/* In the order of SfIoMethod. */
-static const char *const method_names[SF_IO_METHODS] = {
-	[SF_IO_METHOD_SYNC] = "sync",
-	[SF_IO_METHOD_LIBAIO] = "libaio",
-	[SF_IO_METHOD_IO_URING] = "io_uring",
-};
-
 /* If nothing is left out: all of both modes, and the flush in each. */
 #define MEASUREMENTS	(2 * (1 + SF_IO_METHODS * lengthof(operations) * lengthof(sizes)))
 
@@ -104,21 +97,10 @@ static char *buffers[MOST_DEPTH];
 static double
 now(void)
 {
-	instr_time	time;
-
-	INSTR_TIME_SET_CURRENT(time);
-	return INSTR_TIME_GET_DOUBLE(time);
+	return sf_base_now_us() / 1000000.0;
 }
 
 /* ---- the scratch file ---- */
-
-/* As io.h has no use for a directory of temporary files, nobody else makes it. */
-static void
-make_directory(const char *path)
-{
-	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST)
-		sf_io_report_path(ERROR, "create directory", path);
-}
 
 static void
 remove_scratch(SfFileId scratch, int elevel)
@@ -126,13 +108,13 @@ remove_scratch(SfFileId scratch, int elevel)
 	char		path[SF_IO_PATH_MAX];
 
 	sfi_io_file_path(path, scratch);
-	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
-		sf_io_report_path(elevel, "remove file", path);
+	(void) sfi_io_unlink(path, elevel);
 }
 
 /*
- * Make the file, and the directories above it.  Nothing of that need be durable.  One with
- * the same name, of an earlier process whose removal has failed, is removed.
+ * Make the file, and the directories above it: nobody else makes one of temporary files here.
+ * Nothing of that need be durable.  A file with the same name, of an earlier process whose
+ * removal has failed, is removed.
  */
 static void
 make_scratch(SfFileId scratch)
@@ -143,10 +125,10 @@ make_scratch(SfFileId scratch)
 	{
 		sfi_io_make_root();
 		sfi_io_space_path(path, SfStorageSpc(scratch.storage));
-		make_directory(path);
+		sfi_io_make_one_directory(path);
 	}
 	sfi_io_scratch_directory(path, SfStorageSpc(scratch.storage));
-	make_directory(path);
+	sfi_io_make_one_directory(path);
 	remove_scratch(scratch, ERROR);
 	(void) sfi_io_fd_get(scratch, sf_direct_io, SF_FD_CREATE);
 }
@@ -433,9 +415,9 @@ measure_flush(Calibration *calibration, SfIoMeasured *measured)
 
 /* All that is measured by the method, and in the mode, that are set now. */
 static void
-measure_mode(Calibration *calibration, SfIoMeasureFn fn, void *arg)
+measure_mode(Calibration *calibration, const char *method, SfIoMeasureFn fn, void *arg)
 {
-	SfIoMeasured measured = {.method = method_names[sf_io_method], .direct = sf_direct_io};
+	SfIoMeasured measured = {.method = method, .direct = sf_direct_io};
 
 	for (int op = 0; op < lengthof(operations); op++)
 	{
@@ -463,10 +445,13 @@ measure_all(Calibration *calibration, SfIoMeasureFn fn, void *arg)
 	{
 		for (int method = 0; method < SF_IO_METHODS; method++)
 		{
+			const char *name;
+
 			sf_direct_io = direct;
 			sf_io_method = method;
-			if (sfi_io_use_method() && (!direct || direct_is_there(calibration->scratch)))
-				measure_mode(calibration, fn, arg);
+			name = sfi_io_use_method();
+			if (name != NULL && (!direct || direct_is_there(calibration->scratch)))
+				measure_mode(calibration, name, fn, arg);
 			else
 				calibration->left -= of_mode + (method == SF_IO_METHOD_SYNC ? 1 : 0);
 		}

@@ -26,7 +26,6 @@
 #include "base/base.h"
 
 #include "io/dirty.h"
-#include "portability/instr_time.h"
 #include "storage/latch.h"
 
 SfDirtyShared *sfi_dirty = NULL;
@@ -140,19 +139,16 @@ sf_io_syncer_opening(SfStorage storage, uint64 segment_offset)
 static void
 enter_gate(void)
 {
-	instr_time	start;
-	instr_time	end;
+	uint64		start_us;
 	uint64		longest;
 	uint64		waited_us;
 
 	SF_ASSERT(!LWLockHeldByMe(&sfi_dirty->gate));
 	if (LWLockConditionalAcquire(&sfi_dirty->gate, LW_SHARED))
 		return;
-	INSTR_TIME_SET_CURRENT(start);
+	start_us = sf_base_now_us();
 	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	waited_us = INSTR_TIME_GET_MICROSEC(end);
+	waited_us = sf_base_now_us() - start_us;
 	longest = pg_atomic_read_u64(&sfi_dirty->longest_wait_us);
 	while (waited_us > longest &&
 		   !pg_atomic_compare_exchange_u64(&sfi_dirty->longest_wait_us, &longest, waited_us))

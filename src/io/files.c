@@ -66,9 +66,8 @@ sfi_io_file_size(SfFileId file)
 }
 
 /*
- * With an elevel below ERROR this throws nothing.  True when it cannot be told: a caller
- * that takes files for missing would make new ones over them, or drop their segment
- * without removing them.
+ * True when it cannot be told: a caller that takes files for missing would make new ones over
+ * them, or drop their segment without removing them.
  */
 bool
 sf_io_files_may_exist(SfStorage storage, int elevel)
@@ -330,14 +329,6 @@ sf_io_pages_remove(SfStorage storage)
 
 /* ---- creating ---- */
 
-/* Another process may make it at the same time: that is as good. */
-static void
-make_one_directory(const char *path)
-{
-	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST)
-		sf_io_report_path(ERROR, "create directory", path);
-}
-
 /*
  * Make the names of a directory and of those above it durable, up to top.  Even
  * those that were there already: their maker may not have come to that yet.
@@ -369,7 +360,7 @@ sync_names(const char *path, const char *top)
 void
 sfi_io_make_root(void)
 {
-	make_one_directory(SF_IO_ROOT);
+	sfi_io_make_one_directory(SF_IO_ROOT);
 	sf_io_require_directory_synced(".");
 }
 
@@ -383,25 +374,12 @@ make_two_directories(const char *outer, const char *path)
 {
 	for (int tries = 0;; tries++)
 	{
-		make_one_directory(outer);
+		sfi_io_make_one_directory(outer);
 		if (sfi_io_try_mkdir(path) == 0 || errno == EEXIST)
 			return;
 		if (errno != ENOENT || tries == 1000)
 			sf_io_report_path(ERROR, "create directory", path);
 	}
-}
-
-/*
- * The note is written under the root, which a segment without data has no other need of.
- * So the root is made only when the note is not there yet.
- */
-void
-sf_io_database_claim(Oid db)
-{
-	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
-		return;
-	sfi_io_make_root();
-	sfi_io_database_require_own(db);
 }
 
 /*
@@ -424,7 +402,7 @@ sfi_io_make_directory(SfStorage storage)
 
 	if (!durable)
 		sfi_io_make_root();
-	sfi_io_database_require_own(SfStorageDb(storage));
+	sf_io_database_claim(SfStorageDb(storage));
 	if (sfi_io_has_entry_directories(storage))
 	{
 		/*
@@ -436,7 +414,7 @@ sfi_io_make_directory(SfStorage storage)
 		TablespaceCreateDbspace(SfStorageSpc(storage), SfStorageDb(storage), InRecovery);
 	}
 	else
-		make_one_directory(space_path);
+		sfi_io_make_one_directory(space_path);
 	make_two_directories(db_path, path);
 
 	/*
@@ -466,7 +444,7 @@ sf_io_make_entry(SfStorage storage, const char *name)
 	if (!sfi_io_has_entry_directories(storage))
 		return;
 	sfi_io_entry_path(path, storage, name);
-	make_one_directory(path);
+	sfi_io_make_one_directory(path);
 	sfi_io_dir_path(path, storage);
 	sf_io_require_directory_synced(path);
 }

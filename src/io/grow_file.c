@@ -30,13 +30,11 @@
 #include "base/base.h"
 
 #include <fcntl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "access/xlogutils.h"
 #include "io/methods.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "utils/wait_event.h"
 
 #define ZERO_CHUNK			(1024 * 1024)
@@ -283,19 +281,7 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 		if (sfi_io_repeat(result, &repeats))
 			continue;
 		if (result <= 0)
-		{
-			char		path[SF_IO_PATH_MAX];
-			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
-			int			error = (result == 0) ? ENOSPC : -result;
-
-			sfi_io_file_path(path, slot->id);
-			errno = error;
-			ereport(elevel,
-					(sfi_io_errcode(error),
-					 errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
-							path, (unsigned long long) file_offset, len_bytes),
-					 sfi_io_errhint(error)));
-		}
+			sfi_io_report_transfer(slot->id, true, true, file_offset, len_bytes, -result);
 		file_offset += result;
 		data += result;
 		len_bytes -= result;

@@ -40,8 +40,6 @@
 
 #include "io/methods.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/wait_event.h"
 
@@ -180,11 +178,11 @@ choose_method(void)
 	start_method(wanted);
 }
 
-bool
+const char *
 sfi_io_use_method(void)
 {
 	choose_method();
-	return engine.ops == method_table[sf_io_method];
+	return engine.ops == method_table[sf_io_method] ? engine.ops->name : NULL;
 }
 
 /* ---- what is in flight stays as it is ---- */
@@ -283,33 +281,41 @@ sfi_io_completed(SfIo *io, int32 result)
 	sfi_io_fd_unpin(io->slot);
 }
 
+/* The wait event of a request. */
+static SfIoWait
+wait_of(const SfIo *io)
+{
+	return io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ;
+}
+
 /*
- * Add the time since start to what was spent waiting.  Synchronous transfers count too,
- * so the number tells the same of every method: the time in which the process could do
+ * Around each wait.  Its time is added to what was spent waiting.  Synchronous transfers count
+ * too, so the number tells the same of every method: the time in which the process could do
  * nothing else.
  */
-static void
-count_wait(instr_time start)
+static uint64
+begin_wait(SfIoWait event)
 {
-	instr_time	now;
+	pgstat_report_wait_start(sfi_io_wait_event(event));
+	return sf_base_now_us();
+}
 
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, start);
-	counts.reap_us += INSTR_TIME_GET_MICROSEC(now);
+static void
+end_wait(uint64 start_us)
+{
+	pgstat_report_wait_end();
+	counts.reap_us += sf_base_now_us() - start_us;
 }
 
 /* Wait until at least one request has finished, whichever it is.  Never throws. */
 static void
 reap_blocking(SfIoWait event)
 {
-	instr_time	start;
+	uint64		start_us = begin_wait(event);
 
 	SF_ASSERT(engine_is_valid() && engine.in_flight > 0);
-	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sfi_io_wait_event(event));
 	engine.ops->reap(true);
-	pgstat_report_wait_end();
-	count_wait(start);
+	end_wait(start_us);
 }
 
 bool
@@ -395,7 +401,7 @@ is_copy(const SfIo *io)
 static void
 submit(SfIo *io, uint32 len_bytes)
 {
-	instr_time	start;
+	uint64		start_us;
 
 	SF_ASSERT(io->in_flight && len_bytes > 0 && len_bytes <= io->len_bytes);
 	if (engine.ops != &sfi_io_method_sync && !is_copy(io))
@@ -403,12 +409,9 @@ submit(SfIo *io, uint32 len_bytes)
 		engine.ops->submit(io, len_bytes);
 		return;
 	}
-	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
-											   : SF_IO_WAIT_READ));
+	start_us = begin_wait(wait_of(io));
 	sfi_io_method_sync.submit(io, len_bytes);
-	pgstat_report_wait_end();
-	count_wait(start);
+	end_wait(start_us);
 }
 
 /*
@@ -437,7 +440,7 @@ sf_io_start(SfIo *io)
 	 * flight.
 	 */
 	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
-		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
+		reap_blocking(wait_of(io));
 
 	SF_ASSERT(engine.in_flight < engine.depth && engine.pid == MyProcPid);
 	if (io->is_write && io->durable && SF_FAULT_SKIPS(io_durable))
@@ -476,33 +479,15 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 {
 	char		path[SF_IO_PATH_MAX];
 	unsigned long long file_offset = sfi_io_file_offset(io->segment_offset);
-	int			elevel = ERROR;
 
+	if (error != 0 || io->is_write)
+		sfi_io_report_transfer(sfi_io_file_of(io), io->is_write, io->is_write && io->durable,
+							   file_offset, io->len_bytes, error);
 	sfi_io_file_path(path, sfi_io_file_of(io));
-	if (error == 0 && !io->is_write)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("could not read segment data file \"%s\" at offset %llu: read only %u of %u bytes",
-						path, file_offset, done_bytes, io->len_bytes)));
-
-	/* a write that stops for no reason given: take it for a full disk */
-	if (error == 0)
-		error = ENOSPC;
-	errno = error;
-
-	/* a flush that failed leaves the disk's contents unknown, as any fsync */
-	if (io->is_write && io->durable && error == EIO && !sfi_io_is_scratch(io->files->storage))
-		elevel = data_sync_elevel(ERROR);
-	ereport(elevel,
-			(sfi_io_errcode(error),
-			 io->is_write
-			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
-					  path, file_offset, io->len_bytes)
-			 : errmsg("could not read segment data file \"%s\" at offset %llu, length %u: %m",
-					  path, file_offset, io->len_bytes),
-			 (error == EINVAL)
-			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
-			 : sfi_io_errhint(error)));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("could not read segment data file \"%s\" at offset %llu: read only %u of %u bytes",
+					path, file_offset, done_bytes, io->len_bytes)));
 }
 
 /* Transfer what a short or interrupted request left, synchronously. */
@@ -510,7 +495,7 @@ static int32
 transfer_rest(SfIo *io, uint32 done_bytes)
 {
 	int32		len_bytes = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
-	instr_time	start;
+	uint64		start_us;
 	int32		result;
 	SfFd	   *slot;
 
@@ -518,16 +503,13 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	if (len_bytes < 0)
 		return len_bytes;
 	slot = io->is_write ? begin_write(io) : descriptor_of(io);
-	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
-											   : SF_IO_WAIT_READ));
+	start_us = begin_wait(wait_of(io));
 	sfi_watch_begin(io);
 	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
 							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
 	sfi_watch_end(io);
-	pgstat_report_wait_end();
+	end_wait(start_us);
 	end_write(io, slot);
-	count_wait(start);
 	return result;
 }
 
@@ -543,7 +525,7 @@ sf_io_wait(SfIo *io)
 	uint32		repeats = 0;
 
 	while (io->in_flight)
-		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
+		reap_blocking(wait_of(io));
 
 	/* direct I/O goes on at block boundaries only, so count whole blocks */
 	for (;;)

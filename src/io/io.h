@@ -21,7 +21,6 @@
 
 #include "base/base.h"
 #include "base/shared.h"
-#include "portability/instr_time.h"
 
 /* ---- buffers ---- */
 
@@ -320,7 +319,7 @@ typedef struct SfIo
 	struct SfFd *slot;			/* descriptor, pinned while in flight */
 	int32		result;			/* bytes done, or -errno */
 	int			watched;		/* see watch.c; -1: not watched */
-	instr_time	began;
+	uint64		began_us;
 	uint64		service_us;		/* from start to end, as far as this process
 								 * knows */
 	uint64		method_private[8];	/* iocb and the like */

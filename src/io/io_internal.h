@@ -75,6 +75,15 @@ extern bool sfi_io_look(const char *path, struct stat *st);
 extern int	sfi_io_remove_if_empty(const char *path);
 extern int	sfi_io_try_mkdir(const char *path);
 
+/* Make one directory, which may be there already.  ERROR on failure. */
+extern void sfi_io_make_one_directory(const char *path);
+
+/*
+ * Unlink a file; true: there is none of that name now.  Failures are reported at elevel.  Never
+ * throws with an elevel below ERROR.
+ */
+extern bool sfi_io_unlink(const char *path, int elevel);
+
 /* As look; but what is not "missing" is reported at elevel, and false then. */
 extern bool sfi_io_find(const char *path, int elevel, struct stat *st);
 
@@ -139,12 +148,7 @@ extern void sfi_io_number_write(const char *path, uint64 number, int elevel);
  */
 extern void sfi_io_clean_leftovers(void);
 
-/*
- * Before a segment is made: the files of its database are ours, or become so if
- * there are none.  ERROR else; in recovery they stay what they are.  forget_own: all of
- * them are gone; failures are WARNINGs.  SF_IO_ROOT exists.
- */
-extern void sfi_io_database_require_own(Oid db);
+/* All files of a database are gone; failures are WARNINGs.  SF_IO_ROOT exists. */
 extern void sfi_io_database_forget_own(Oid db);
 
 /*
@@ -247,7 +251,7 @@ extern int	sfi_watch_count(SfFileId id, SfIoKind kind, uint64 bytes);
  */
 extern void sfi_watch_begin(SfIo *io);
 extern void sfi_watch_end(SfIo *io);
-extern void sfi_watch_took(int watched, SfIoKind kind, instr_time began);
+extern void sfi_watch_took(int watched, SfIoKind kind, uint64 began_us);
 
 /* ---- buffers (buffer.c) ---- */
 
@@ -267,10 +271,10 @@ extern void sfi_io_buffers_release(void);
 extern bool sfi_io_repeat(int32 result, uint32 *repeats);
 
 /*
- * Make the method that is set the one in use.  False: the kernel refuses it, or something is
- * in flight by another one.
+ * Make the method that is set the one in use; its name.  NULL: the kernel refuses it, or
+ * something is in flight by another one.
  */
-extern bool sfi_io_use_method(void);
+extern const char *sfi_io_use_method(void);
 
 /*
  * Wait until at least one request of this process has finished, whichever; false if none
@@ -310,6 +314,14 @@ extern uint32 sfi_io_wait_event(SfIoWait which);
 	(sfi_io_is_full(error) ? errhint("Check free disk space.") : \
 	 sfi_io_is_limited(error) ? \
 	 errhint("Start the server without a limit of the size of files (ulimit -f): data files have up to 1 GB.") : 0)
+
+/*
+ * Report a transfer of a data file that failed for good.  A durable write that failed with EIO
+ * leaves the disk's contents unknown, as any fsync: PANIC, or ERROR where data_sync_retry is
+ * on.  error 0: a write that stops for no reason given, which is taken for a full disk.
+ */
+SF_NORETURN extern void sfi_io_report_transfer(SfFileId file, bool is_write, bool durable,
+											   uint64 file_offset, uint32 len_bytes, int error);
 
 /* Things that are reported once in the life of a server, not per process. */
 #define SF_IO_NOTICE_DIRECT	0	/* the file system refuses direct I/O */

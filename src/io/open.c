@@ -451,13 +451,12 @@ sfi_io_flush(int fd, SfFileId file, bool is_new, int elevel)
 	if (!SF_FAULT_FAILS(io_sync))
 	{
 		int			watched = sfi_watch_count(file, SF_IO_FLUSH, 0);
-		instr_time	began;
+		uint64		began_us = sf_base_now_us();
 
-		INSTR_TIME_SET_CURRENT(began);
 		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));
 		rc = is_new ? pg_fsync(fd) : pg_fdatasync(fd);
 		pgstat_report_wait_end();
-		sfi_watch_took(watched, SF_IO_FLUSH, began);
+		sfi_watch_took(watched, SF_IO_FLUSH, began_us);
 	}
 	if (rc != 0)
 	{

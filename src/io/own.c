@@ -16,8 +16,6 @@
  */
 #include "base/base.h"
 
-#include <unistd.h>
-
 #include "access/xlog.h"
 #include "access/xlogutils.h"
 #include "io/io_internal.h"
@@ -60,17 +58,23 @@ sfi_io_database_forget_own(Oid db)
 	char		path[SF_IO_PATH_MAX];
 
 	own_path(path, db);
-	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
-		sf_io_report_path(WARNING, "remove file", path);
+	(void) sfi_io_unlink(path, WARNING);
 }
 
+/*
+ * The note is written under the root, which a segment without data has no other need of.
+ * So the root is made only when the note is not there yet.
+ */
 void
-sfi_io_database_require_own(Oid db)
+sf_io_database_claim(Oid db)
 {
 	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
 		return;
 	if (!sf_io_database_has_files(db, ERROR))
+	{
+		sfi_io_make_root();
 		sf_io_database_set_own(db, ERROR);
+	}
 	else if (!InRecovery)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

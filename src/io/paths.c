@@ -186,6 +186,32 @@ sf_io_report_path(int elevel, const char *what, const char *path)
 			 sfi_io_errhint(error)));
 }
 
+void
+sfi_io_report_transfer(SfFileId file, bool is_write, bool durable, uint64 file_offset,
+					   uint32 len_bytes, int error)
+{
+	char		path[SF_IO_PATH_MAX];
+	unsigned long long at = file_offset;
+	bool		unknown = durable && error == EIO && !sfi_io_is_scratch(file.storage);
+
+	SF_ASSERT(error != 0 || is_write);
+	sfi_io_file_path(path, file);
+	if (error == 0)
+		error = ENOSPC;
+	errno = error;
+	ereport(unknown ? data_sync_elevel(ERROR) : ERROR,
+			(sfi_io_errcode(error),
+			 is_write
+			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
+					  path, at, len_bytes)
+			 : errmsg("could not read segment data file \"%s\" at offset %llu, length %u: %m",
+					  path, at, len_bytes),
+			 error == EINVAL
+			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
+			 : sfi_io_errhint(error)));
+	pg_unreachable();
+}
+
 /* For what was found in the place of a data file. */
 void
 sfi_io_report_irregular(const char *path)
@@ -235,6 +261,23 @@ int
 sfi_io_try_mkdir(const char *path)
 {
 	return SF_FAULT_FAILS(io_mkdir) ? -1 : MakePGDirectory(path);
+}
+
+/* Another process may make it at the same time: that is as good. */
+void
+sfi_io_make_one_directory(const char *path)
+{
+	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST)
+		sf_io_report_path(ERROR, "create directory", path);
+}
+
+bool
+sfi_io_unlink(const char *path, int elevel)
+{
+	if ((!SF_FAULT_FAILS(io_unlink) && unlink(path) == 0) || errno == ENOENT)
+		return true;
+	sf_io_report_path(elevel, "remove file", path);
+	return false;
 }
 
 /*

@@ -254,17 +254,12 @@ remove_named(const char *dir_path, const char *mark)
 		if (strstr(entry->d_name, mark) == NULL)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
-		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
-			sf_io_report_path(WARNING, "remove file", path);
+		(void) sfi_io_unlink(path, WARNING);
 	}
 	FreeDir(dir);
 }
 
-/*
- * Remove what a crash has left: of files that hold one number those that were to get their
- * names by a rename, which did not happen, and scratch files.  Only while no other process
- * can be writing one.
- */
+/* Files that hold one number were to get their names by a rename, which did not happen. */
 void
 sfi_io_clean_leftovers(void)
 {

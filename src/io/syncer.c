@@ -323,10 +323,7 @@ noted_bytes(void)
 static int64
 now_ms(void)
 {
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MILLISEC(now);
+	return (int64) (sf_base_now_us() / 1000);
 }
 
 /* Most of the flushing, while writers go on. */
@@ -393,8 +390,7 @@ close_old(uint64 kept_passes)
 static void
 pass(void)
 {
-	instr_time	start;
-	instr_time	end;
+	uint64		start_us;
 	SfDirtyCounts *counts = &sfi_dirty->counts;
 
 	SF_ASSERT(sf_server_holds_checkpoints() || SF_FAULT_SKIPS(wrong_hold));
@@ -402,7 +398,7 @@ pass(void)
 	SF_FAULT(syncer_pre_flushed);
 	if (!SF_FAULT_SKIPS(wrong_gate))
 		close_gate();
-	INSTR_TIME_SET_CURRENT(start);
+	start_us = sf_base_now_us();
 	SF_FAULT(syncer_closed);
 	if (SF_FAULT_SKIPS(wrong_renew))
 		sf_server_hold_checkpoints_anew();
@@ -415,9 +411,7 @@ pass(void)
 	counts->passes++;
 	if (sfi_dirty->crowded && LWLockHeldByMe(&sfi_dirty->gate))
 		close_old(KEPT_PASSES);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	counts->longest_pass_us = Max(counts->longest_pass_us, (uint64) INSTR_TIME_GET_MICROSEC(end));
+	counts->longest_pass_us = Max(counts->longest_pass_us, sf_base_now_us() - start_us);
 	if (LWLockHeldByMe(&sfi_dirty->gate))
 		open_gate();
 	mine.pass = now_ms();

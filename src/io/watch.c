@@ -162,22 +162,12 @@ add_time(SfIoWatched *file, SfIoKind kind, uint64 us)
 }
 
 /* Clocks are read whether the file is watched or not: calibrate.c wants the time. */
-static uint64
-us_since(instr_time began)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, began);
-	return INSTR_TIME_GET_MICROSEC(now);
-}
-
 void
 sfi_watch_begin(SfIo *io)
 {
 	SfIoWatched *file = watched_file(io->watched);
 
-	INSTR_TIME_SET_CURRENT(io->began);
+	io->began_us = sf_base_now_us();
 	if (file == NULL)
 		return;
 	begin_change();
@@ -190,7 +180,7 @@ void
 sfi_watch_end(SfIo *io)
 {
 	SfIoWatched *file = watched_file(io->watched);
-	uint64		us = us_since(io->began);
+	uint64		us = sf_base_now_us() - io->began_us;
 
 	io->service_us += us;
 	if (file == NULL)
@@ -204,14 +194,14 @@ sfi_watch_end(SfIo *io)
 }
 
 void
-sfi_watch_took(int watched, SfIoKind kind, instr_time began)
+sfi_watch_took(int watched, SfIoKind kind, uint64 began_us)
 {
 	SfIoWatched *file = watched_file(watched);
 
 	if (file == NULL)
 		return;
 	begin_change();
-	add_time(file, kind, us_since(began));
+	add_time(file, kind, sf_base_now_us() - began_us);
 	end_change();
 }
 

@@ -24,7 +24,6 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -41,10 +40,7 @@
 static int64
 now_ms(void)
 {
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MILLISEC(now);
+	return (int64) (sf_base_now_us() / 1000);
 }
 
 /*

@@ -33,7 +33,6 @@
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/edit_nodes.h"
-#include "portability/instr_time.h"
 #include "stats/stats.h"
 
 #define PAGES_AT_ONCE	16
@@ -403,10 +402,7 @@ sfi_edit_make_room(SfEdit *edit)
 void
 sfi_edit_write(SfEdit *edit)
 {
-	instr_time	start;
-	instr_time	end;
-
-	INSTR_TIME_SET_CURRENT(start);
+	uint64		start_us = sf_base_now_us();
 
 	/*
 	 * Levels are written one by one, and not as nodes come: the nodes of a
@@ -416,8 +412,6 @@ sfi_edit_write(SfEdit *edit)
 	sfi_edit_node(edit, edit->depth - 1, 0)->changed |= edit->root.page == SF_NO_PAGE;
 	for (uint16 level = 0; level < edit->depth; level++)
 		write_level(edit, level);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
 	sf_stats_local(edit->seg->table_oid, edit->seg->attnum)->inode_write_time_us +=
-		INSTR_TIME_GET_MICROSEC(end);
+		sf_base_now_us() - start_us;
 }

@@ -23,7 +23,6 @@
 #include <sodium.h>
 
 #include "keys/keys.h"
-#include "portability/instr_time.h"
 #include "read/read_internal.h"
 #include "space/dictionary_pages.h"
 #include "utils/memutils.h"
@@ -89,17 +88,14 @@ decode_unit(SfReadJob *job, const SfUnit *unit, const char *stored, char *dst,
 {
 	const SfHome home = {job->seg->table_oid, job->seg->attnum, job->seg->incarnation};
 	SfDictionary *dictionary;
-	instr_time	start;
-	instr_time	end;
+	uint64		start_us;
 	SfDecoded	result;
 
 	SF_FAULT(decode);
 	dictionary = sf_space_dictionary(&home, sf_transform_dictionary_of(unit, stored));
-	INSTR_TIME_SET_CURRENT(start);
+	start_us = sf_base_now_us();
 	result = sf_transform_decode(unit, dictionary, stored, dst, plain_bytes);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	job->stats->decompress_time_us += INSTR_TIME_GET_MICROSEC(end);
+	job->stats->decompress_time_us += sf_base_now_us() - start_us;
 	return result;
 }
 

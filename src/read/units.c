@@ -23,7 +23,6 @@
 #include "config/config.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "read/read_internal.h"
 
 /* units of a window, and requests of the ring: their buffers take 16 MB at most */
@@ -208,8 +207,7 @@ sfi_read_units(SfReadJob *job, const SfReadListener *listener, uint64 first_unit
 void
 sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 {
-	instr_time	start;
-	instr_time	end;
+	uint64		start_us;
 
 	SF_ASSERT(n > 0);
 	if (job->target->edit != NULL)
@@ -222,11 +220,9 @@ sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 		sf_object_units(job->seg, job->loc, first, n, units);
 		return;
 	}
-	INSTR_TIME_SET_CURRENT(start);
+	start_us = sf_base_now_us();
 	sf_object_units(job->seg, job->loc, first, n, units);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	job->stats->inode_read_time_us += INSTR_TIME_GET_MICROSEC(end);
+	job->stats->inode_read_time_us += sf_base_now_us() - start_us;
 }
 
 void

@@ -50,7 +50,6 @@
  */
 #include "base/base.h"
 
-#include "space/advice.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
@@ -316,21 +315,10 @@ add_new_bucket(Relation rel, Buffer hbuf, SfHeader *h, const SfAdviceBucket *buc
 	SF_ASSERT(h->advice_root != 0 || bucket->depth == 0);
 	if (h->advice_root == 0)
 		h->advice_root = page;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), h);
+	sfi_change_begin_header(hbuf, h);
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_ADVICE_BUCKET, bucket,
 					sf_advice_bucket_size(bucket));
 	return page;
-}
-
-/* Lock the header, to take a page. */
-static Buffer
-lock_header(Relation rel, SfHeader *h)
-{
-	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-
-	*h = *SfPageHeader(BufferGetPage(buf));
-	return buf;
 }
 
 /* Make an index with one bucket, unless another process has. */
@@ -343,7 +331,7 @@ make_index(AdviceIndex *index)
 
 	sfi_grow_first(index->seg, index->rel);
 	prepare_page(index->rel);
-	hbuf = lock_header(index->rel, &h);
+	hbuf = sfi_header_lock(index->rel, &h);
 	if (h.advice_root != 0)
 	{
 		UnlockReleaseBuffer(hbuf);
@@ -394,7 +382,7 @@ static void
 write_split(AdviceIndex *index, Buffer buf, int nentries, SfAdviceBucket *half)
 {
 	SfHeader	h;
-	Buffer		hbuf = lock_header(index->rel, &h);
+	Buffer		hbuf = sfi_header_lock(index->rel, &h);
 	uint32		page;
 
 	if (!sfi_page_lock_sound(index->rel, buf, SF_PAGE_ADVICE_BUCKET, BUFFER_LOCK_EXCLUSIVE))
@@ -524,26 +512,4 @@ sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry)
 	else if (BufferIsValid(buf))
 		UnlockReleaseBuffer(buf);
 	close_index(&index);
-}
-
-/* ---- repair ---- */
-
-/*
- * The pages of the index are nobody's then.  They are not set free here: the repair does that
- * with all such pages, and knows which of them are in a list of free pages already.
- */
-void
-sf_space_advice_forget(SfSegment *seg)
-{
-	Relation	rel = sfi_segment_rel(seg);
-	SfHeader	h;
-	Buffer		hbuf = lock_header(rel, &h);
-
-	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
-	SF_FAULT(repair_page);
-	h.advice_root = 0;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
-	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
-	sfi_segment_close(rel);
 }

@@ -21,8 +21,7 @@
  */
 #include "base/base.h"
 
-#include "space/advice.h"
-#include "space/share_records.h"
+#include "space/space_internal.h"
 
 /* So many entries, at least, are looked at before all of them are. */
 #define LOOKS_FIRST		16
@@ -86,18 +85,15 @@ static int
 sweep_bucket(SfSegment *seg, uint64 key)
 {
 	Sweep	   *sweep = palloc(sizeof(Sweep));
-	ErrorData  *error = NULL;
 	int			nleft = 0;
 
 	sweep->seg = seg;
 	if (sfi_advice_copy(seg, key, &sweep->bucket))
 	{
 		sweep->nleft = sweep->bucket.nentries;
-		error = sf_base_guarded(take_stale_out, sweep);
+		(void) sf_base_succeeds(take_stale_out, sweep);
 		nleft = sweep->nleft;
 	}
-	if (error != NULL)
-		FreeErrorData(error);
 	pfree(sweep);
 	return nleft;
 }

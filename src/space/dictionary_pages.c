@@ -28,7 +28,6 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
-#include "utils/rel.h"
 
 #define KEPT			8
 
@@ -475,8 +474,7 @@ sf_space_add_dictionary(SfSegment *seg, const SfDictionaryBytes *made)
 
 	sfi_grow_first(seg, rel);
 	require_newest(seg);
-	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	h = *SfPageHeader(BufferGetPage(hbuf));
+	hbuf = sfi_header_lock(rel, &h);
 	require_number(h.last_dictionary);
 	head.number = ++h.last_dictionary;
 	if (h.dictionary != 0)
@@ -505,14 +503,13 @@ void
 sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	header = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	header;
+	Buffer		hbuf = sfi_header_lock(rel, &header);
 	PageContent content;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &header);
+	sfi_change_begin_header(hbuf, &header);
 	for (uint32 page = first_page; page != SF_NO_PAGE; page = content.page.next)
 	{
 		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_DICTIONARY, BUFFER_LOCK_EXCLUSIVE);

@@ -88,16 +88,17 @@ dispenser_is_valid(const Dispenser *slot)
 }
 
 /*
- * The slot of a segment; with make, the least recently used is taken over.  Ages are
- * values of a clock that rises with each use: a time of day would tell two uses in one
- * millisecond for the same age.
+ * Lock the table, and find the slot of a segment; with make, the least recently used is taken
+ * over.  Ages are values of a clock that rises with each use: a time of day would tell two
+ * uses in one millisecond for the same age.
  */
 static Dispenser *
-find_dispenser(SfStorage storage, bool make)
+lock_dispenser(SfStorage storage, bool make)
 {
 	Dispenser  *oldest = &table->slots[0];
 
-	SF_ASSERT(LWLockHeldByMeInMode(&table->lock, LW_EXCLUSIVE));
+	SF_ASSERT(!LWLockHeldByMe(&table->lock));
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < DISPENSE_SEGMENTS; i++)
 	{
 		Dispenser  *slot = &table->slots[i];
@@ -152,11 +153,9 @@ best_fit(const Dispenser *slot, uint32 need, uint32 want, uint64 end_block)
 bool
 sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block, SfRegion *run)
 {
-	Dispenser  *slot;
+	Dispenser  *slot = lock_dispenser(storage, false);
 	int			i = -1;
 
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_dispenser(storage, false);
 	if (slot != NULL && (i = best_fit(slot, need, want, end_block)) >= 0)
 	{
 		SfRegion   *known = &slot->runs[i];
@@ -193,10 +192,8 @@ sfi_dispense_put(SfStorage storage, SfRegion run, uint64 end_block)
 	Dispenser  *slot;
 	SfRegion   *known;
 
-	SF_ASSERT(!LWLockHeldByMe(&table->lock));
 	SF_ASSERT(run.nblocks > 0 && run.start_block % SF_MAP_BLOCKS + run.nblocks <= SF_MAP_BLOCKS);
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_dispenser(storage, true);
+	slot = lock_dispenser(storage, true);
 	if ((known = known_run(slot, run.start_block)) != NULL)
 		known->nblocks = run.nblocks;
 	else if (slot->nruns < DISPENSE_RUNS)
@@ -224,9 +221,7 @@ sfi_dispense_forget(SfStorage storage)
 	/* the end of a transaction in a process without shared memory */
 	if (table == NULL)
 		return;
-	SF_ASSERT(!LWLockHeldByMe(&table->lock));
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_dispenser(storage, false);
+	slot = lock_dispenser(storage, false);
 	if (slot != NULL)
 		memset(slot, 0, sizeof(*slot));
 	LWLockRelease(&table->lock);
@@ -236,8 +231,7 @@ void
 sfi_dispense_note_demand(SfStorage storage, uint32 nblocks)
 {
 	SF_ASSERT(nblocks > 0 && nblocks <= SF_MAP_BLOCKS);
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	find_dispenser(storage, true)->demand_blocks += nblocks;
+	lock_dispenser(storage, true)->demand_blocks += nblocks;
 	LWLockRelease(&table->lock);
 }
 
@@ -269,10 +263,8 @@ sfi_dispense_take_demand(SfStorage storage)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SfDemand	demand = {0};
-	Dispenser  *slot;
+	Dispenser  *slot = lock_dispenser(storage, false);
 
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_dispenser(storage, false);
 	if (slot != NULL)
 	{
 		fade(slot, now);
@@ -296,8 +288,7 @@ sfi_dispense_cursor(SfStorage storage, uint32 npages)
 	Dispenser  *slot;
 
 	SF_ASSERT(npages > 0);
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_dispenser(storage, true);
+	slot = lock_dispenser(storage, true);
 	cursor = slot->cursor;
 	slot->cursor += npages;
 	LWLockRelease(&table->lock);
@@ -308,12 +299,9 @@ sfi_dispense_cursor(SfStorage storage, uint32 npages)
 bool
 sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon)
 {
-	Dispenser  *slot;
-	bool		worth;
+	Dispenser  *slot = lock_dispenser(storage, false);
+	bool		worth = slot == NULL || slot->horizon != horizon;
 
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_dispenser(storage, false);
-	worth = slot == NULL || slot->horizon != horizon;
 	LWLockRelease(&table->lock);
 	return worth;
 }
@@ -321,7 +309,6 @@ sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon)
 void
 sfi_dispense_note_resolved(SfStorage storage, uint64 horizon)
 {
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	find_dispenser(storage, true)->horizon = horizon;
+	lock_dispenser(storage, true)->horizon = horizon;
 	LWLockRelease(&table->lock);
 }

@@ -41,9 +41,8 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
-#define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
-#define MAX_STEP			(64 * SECTORS_PER_MB)
-#define MUCH_SECTORS		(SECTORS_PER_MB / 4)
+#define MAX_STEP			(64 * SF_MB_SECTORS)
+#define MUCH_SECTORS		(SF_MB_SECTORS / 4)
 
 static uint64
 round_up(uint64 sectors, uint64 granule)
@@ -64,7 +63,7 @@ round_up(uint64 sectors, uint64 granule)
 static uint64
 new_total(uint64 total, uint64 need_sectors)
 {
-	uint64		step = Max(Min(total, SECTORS_PER_MB), Min(total / 8, MAX_STEP));
+	uint64		step = Max(Min(total, SF_MB_SECTORS), Min(total / 8, MAX_STEP));
 	uint64		in_page = total % SF_MAP_SECTORS;
 
 	if (in_page + need_sectors > SF_MAP_SECTORS)
@@ -74,24 +73,24 @@ new_total(uint64 total, uint64 need_sectors)
 	return total + round_up(Max(step, 1), SF_GROWTH_SECTORS);
 }
 
-/*
- * Blocks beyond the end may still be marked lent by the cut that made it the
- * end; see sfi_grow_cut_tail().  Takes the marks away; the header is locked.
- */
-static void
-take_back_rest_of_page(Relation rel, uint64 total)
+void
+sfi_take_back_blocks(Relation rel, uint64 start_block, uint64 end_block)
 {
-	uint32		first = sf_block_of(total % SF_MAP_SECTORS);
-	Buffer		buf;
+	SF_ASSERT(start_block <= end_block);
+	while (start_block < end_block)
+	{
+		uint32		map = sf_map_of_block(start_block);
+		uint64		page_first = sf_map_first_block(map);
+		uint64		end = Min(end_block, page_first + SF_MAP_BLOCKS);
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
+										BUFFER_LOCK_EXCLUSIVE);
 
-	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
-	if (first == 0)
-		return;
-	buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of(total)), SF_PAGE_MAP,
-						BUFFER_LOCK_EXCLUSIVE);
-	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
-	sfi_map_dirty_lent(buf, SfRelStorage(rel));
-	UnlockReleaseBuffer(buf);
+		sfi_map_take_back(SfPageMap(BufferGetPage(buf)), start_block - page_first,
+						  end - start_block);
+		sfi_map_dirty_lent(buf, SfRelStorage(rel));
+		UnlockReleaseBuffer(buf);
+		start_block = end;
+	}
 }
 
 /*
@@ -103,17 +102,21 @@ set_total(Relation rel, uint8 info, uint64 total)
 {
 	xl_sf_size	rec = {SF_WAL_VERSION, SfRelStorage(rel), total};
 	SfMap		empty = {0};
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
 	uint32		first_new = sf_maps_of(h.total_sectors);
 
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && total != h.total_sectors);
+
+	/*
+	 * what lies beyond the end may still be marked lent, see
+	 * sfi_grow_cut_tail()
+	 */
 	if (total > h.total_sectors)
-		take_back_rest_of_page(rel, h.total_sectors);
+		sfi_take_back_blocks(rel, sf_block_of(h.total_sectors), sf_map_first_block(first_new));
 	h.total_sectors = total;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	for (uint32 map = first_new; map < sf_maps_of(total); map++)
 		sfi_change_init(sfi_change_add(sfi_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
 						SF_PAGE_MAP, &empty, sizeof(empty));
@@ -270,7 +273,7 @@ sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	total = sfi_header(rel).total_sectors;
-	to = total + Min(round_up(sectors, SECTORS_PER_MB), MAX_STEP);
+	to = total + Min(round_up(sectors, SF_MB_SECTORS), MAX_STEP);
 	grow_to(seg, rel, total, to, needs_written(seg, 0));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return to - total;
@@ -362,27 +365,6 @@ claim_tail(Relation rel, uint64 to_block, uint64 end_block)
 	return end_block;
 }
 
-/* Give back what was claimed, when it has served its purpose, or is too little. */
-static void
-unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
-{
-	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
-	while (start_block < end_block)
-	{
-		uint32		map = sf_map_of_block(start_block);
-		uint64		page_first = sf_map_first_block(map);
-		uint64		end = Min(end_block, page_first + SF_MAP_BLOCKS);
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
-										BUFFER_LOCK_EXCLUSIVE);
-
-		sfi_map_take_back(SfPageMap(BufferGetPage(buf)), start_block - page_first,
-						  end - start_block);
-		sfi_map_dirty_lent(buf, SfRelStorage(rel));
-		UnlockReleaseBuffer(buf);
-		start_block = end;
-	}
-}
-
 /* Fill up to a block, in a range that is claimed, and give that back in any case. */
 static void
 fill_claimed(SfSegment *seg, Relation rel, uint64 from_block, uint64 end_block)
@@ -393,11 +375,11 @@ fill_claimed(SfSegment *seg, Relation rel, uint64 from_block, uint64 end_block)
 	}
 	PG_CATCH();
 	{
-		unclaim_tail(rel, from_block, end_block);
+		sfi_take_back_blocks(rel, from_block, end_block);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	unclaim_tail(rel, from_block, end_block);
+	sfi_take_back_blocks(rel, from_block, end_block);
 }
 
 /*
@@ -421,7 +403,7 @@ fill_up(SfSegment *seg, Relation rel, uint64 total)
 	if (claimed == from_block)
 		fill_claimed(seg, rel, from_block, end_block);
 	else
-		unclaim_tail(rel, claimed, end_block);
+		sfi_take_back_blocks(rel, claimed, end_block);
 }
 
 void
@@ -487,7 +469,7 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	}
 	else
 	{
-		unclaim_tail(rel, sf_block_of(start), sf_block_of(total));
+		sfi_take_back_blocks(rel, sf_block_of(start), sf_block_of(total));
 		start = total;
 	}
 	/* also what a crash left beyond the end */

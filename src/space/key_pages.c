@@ -25,7 +25,7 @@
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
-/* The pages that a header names, and the one that is read. */
+/* The page that is read (an SfBaseStep). */
 typedef struct Reading
 {
 	SfSegment  *seg;
@@ -41,8 +41,9 @@ report_bad_keys(uint32 page, const char *detail)
 
 /* Read one key page; DATA_CORRUPTED. */
 static void
-read_key_page(const Reading *reading)
+read_key_page(void *arg)
 {
+	const Reading *reading = arg;
 	char		content[SF_PAGE_CONTENT];
 	SfPageType	type = sf_space_read_page(reading->seg, reading->page, content);
 	const char *problem;
@@ -55,13 +56,6 @@ read_key_page(const Reading *reading)
 	problem = sf_format_keys_problem(reading->keys);
 	if (problem != NULL)
 		report_bad_keys(reading->page, psprintf("The %s.", problem));
-}
-
-/* An SfBaseStep. */
-static void
-read_step(void *arg)
-{
-	read_key_page(arg);
 }
 
 bool
@@ -80,7 +74,7 @@ sf_space_read_keys(SfSegment *seg, uint32 page, SfKeyPage *keys)
 	reading.page = header.key_page;
 	if (header.key_page == 0)
 		return false;
-	error = sf_base_guarded_read(read_step, &reading);
+	error = sf_base_guarded_read(read_key_page, &reading);
 	if (error == NULL)
 		return true;
 	reading.page = header.key_page_copy;
@@ -170,8 +164,7 @@ sf_space_put_keys(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys)
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 
 	sfi_grow_first(seg, rel);
-	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	h = *SfPageHeader(BufferGetPage(hbuf));
+	hbuf = sfi_header_lock(rel, &h);
 	as_seen = is_as_seen(rel, &h, seen);
 	if (as_seen)
 		write_pages(rel, hbuf, h, keys, SF_PAGES_KEYS);
@@ -214,8 +207,7 @@ sf_space_repair_keys(SfSegment *seg, const uint32 pages[2], const SfKeyPage *key
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_ASSERT(pages[0] != pages[1] && sf_format_keys_problem(keys) == NULL);
 	SF_FAULT(repair_page);
-	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	h = *SfPageHeader(BufferGetPage(hbuf));
+	hbuf = sfi_header_lock(rel, &h);
 	h.key_page = pages[0];
 	h.key_page_copy = pages[1];
 	write_pages(rel, hbuf, h, keys, SF_PAGES_REPAIR);

@@ -68,18 +68,6 @@ flush_freeing(XLogRecPtr cleared_lsn)
 	SF_INVARIANT(rule_2, cleared_lsn > GetXLogInsertRecPtr() || !XLogNeedsFlush(cleared_lsn));
 }
 
-/* Blocks of a map page that lie inside the data files. */
-static uint32
-page_limit(uint64 total_sectors, uint32 map)
-{
-	uint64		first = sf_map_start(map);
-
-	SF_ASSERT(total_sectors % SF_BLOCK_SECTORS == 0);
-	if (total_sectors <= first)
-		return 0;
-	return Min(sf_block_of(total_sectors - first), SF_MAP_BLOCKS);
-}
-
 /* Mark a region of a map page lent.  Both pages are locked, the map exclusively. */
 static void
 mark(const Search *search, SfRegion region, Buffer hbuf, Buffer buf)
@@ -123,8 +111,8 @@ lend_from(const Search *search, SfRegion hint, uint32 need, SfRegion *region)
 	SF_ASSERT(from + hint.nblocks <= SF_MAP_BLOCKS);
 	SF_FAULT(lend_before_mark);
 	hbuf = sfi_page_read(search->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
-	limit = page_limit(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
-	limit = Min(limit, from + hint.nblocks);
+	limit = sf_map_sectors_before(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
+	limit = Min(sf_block_of(limit), from + hint.nblocks);
 	if (limit < from + need)
 	{
 		UnlockReleaseBuffer(hbuf);
@@ -202,10 +190,6 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need, u
 	return free_blocks;
 }
 
-/*
- * Refill the dispenser from the map, going round from where the last scan
- * stopped.  Returns the free blocks seen.
- */
 uint64
 sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need, uint64 end_block)
 {
@@ -219,23 +203,10 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need, u
 	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
 	{
 		CHECK_FOR_INTERRUPTS();
-		free_blocks += scan_page(seg, rel, map, page_limit(end_sector, map), need, end_block);
+		free_blocks += scan_page(seg, rel, map, sf_block_of(sf_map_sectors_before(end_sector, map)),
+								 need, end_block);
 	}
 	return free_blocks;
-}
-
-/* Clear the lent bits of a region. */
-static void
-take_region_back(SfSegment *seg, Relation rel, SfRegion region)
-{
-	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of_block(region.start_block)),
-									SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
-
-	SF_ASSERT(region.start_block % SF_MAP_BLOCKS + region.nblocks <= SF_MAP_BLOCKS);
-	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
-					  region.nblocks);
-	sfi_map_dirty_lent(buf, seg->storage);
-	UnlockReleaseBuffer(buf);
 }
 
 /*
@@ -250,7 +221,7 @@ sf_space_take_back(SfSegment *seg, SfRegion region)
 	if (rel == NULL)
 		return;
 	if (SfStorageEquals(SfRelStorage(rel), seg->storage))
-		take_region_back(seg, rel, region);
+		sfi_take_back_blocks(rel, region.start_block, region.start_block + region.nblocks);
 	relation_close(rel, NoLock);
 }
 
@@ -266,7 +237,8 @@ sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 
 	SF_ASSERT(n >= 0 && n <= COLLECT_AT_ONCE);
 	for (int i = 0; i < n; i++)
-		take_region_back(seg, rel, regions[i]);
+		sfi_take_back_blocks(rel, regions[i].start_block,
+							 regions[i].start_block + regions[i].nblocks);
 	return n > 0;
 }
 

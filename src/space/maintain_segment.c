@@ -11,8 +11,6 @@
 
 #include "space/reserve.h"
 
-#define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
-
 /*
  * Grow when the demand since the last pass would not be met by what is free:
  * at most an eighth of the segment or 64 MB.  What is free is known only where one scan
@@ -23,10 +21,10 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 {
 	uint64		total = sfi_header(rel).total_sectors;
 	uint64		ahead = Min(sf_blocks_to_sectors(demand_blocks),
-							Min(total / 8, 64 * SECTORS_PER_MB));
+							Min(total / 8, 64 * SF_MB_SECTORS));
 
 	SF_ASSERT(free_sectors % SF_BLOCK_SECTORS == 0);
-	if (ahead < SECTORS_PER_MB || free_sectors >= ahead || sf_maps_of(total) > SF_SCAN_PAGES)
+	if (ahead < SF_MB_SECTORS || free_sectors >= ahead || sf_maps_of(total) > SF_SCAN_PAGES)
 		return 0;
 	return sfi_grow_ahead(seg, rel, ahead - free_sectors);
 }
@@ -42,7 +40,7 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sfi_header(rel).total_sectors;
 	SfDemand	demand = sfi_dispense_take_demand(seg->storage);
-	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
+	uint64		min_cut = Max(total / 4, 64 * SF_MB_SECTORS);
 	uint64		free_sectors;
 
 	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && min_cut > 0);

@@ -28,7 +28,6 @@
 #include "catalog/storage.h"
 #include "space/pages.h"
 
-/* Range within its page of a run; a run never crosses a page. */
 SfMapRange
 sfi_map_range(uint64 start, uint32 count)
 {

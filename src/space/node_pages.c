@@ -74,8 +74,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	SF_ASSERT(h.next_stamp == *first_stamp + n);
 	SF_ASSERT(h.next_stamp < SF_KEYED_STAMP);
 
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
 	for (int i = 0; i < n; i++)
 	{

@@ -193,17 +193,15 @@ sfi_page_is_locked(Buffer buf, LWLockMode mode)
 	return sf_server_holds_buffer_lock_in(buf, mode);
 }
 
-bool
-sfi_page_storage_is_same(Buffer buf, Buffer other)
+SfStorage
+sfi_page_storage(Buffer buf)
 {
-	SfStorage	a;
-	SfStorage	b;
+	SfStorage	storage;
 	ForkNumber	fork;
 	BlockNumber n;
 
-	BufferGetTag(buf, &a, &fork, &n);
-	BufferGetTag(other, &b, &fork, &n);
-	return SfStorageEquals(a, b);
+	BufferGetTag(buf, &storage, &fork, &n);
+	return storage;
 }
 
 bool

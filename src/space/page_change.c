@@ -78,7 +78,8 @@ sfi_change_add(Buffer buf)
 	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE) && sfi_change_find(buf) < 0);
 	if (npages == SF_CHANGE_MAX)
 		elog(ERROR, "too many pages in one change");
-	SF_ASSERT(npages == 0 || sfi_page_storage_is_same(pages[0].buf, buf));
+	SF_ASSERT(npages == 0 ||
+			  SfStorageEquals(sfi_page_storage(pages[0].buf), sfi_page_storage(buf)));
 	page = &pages[npages];
 	page->buf = buf;
 	page->init = page->clears = false;
@@ -127,6 +128,13 @@ sfi_change_header(int i, const SfHeader *header)
 {
 	SF_ASSERT(BufferGetBlockNumber(sfi_change_buffer(i)) == 0);
 	sfi_change_op(i, SF_OP_HEADER, header, sizeof(*header));
+}
+
+void
+sfi_change_begin_header(Buffer hbuf, const SfHeader *header)
+{
+	sfi_change_begin();
+	sfi_change_header(sfi_change_add(hbuf), header);
 }
 
 void
@@ -179,16 +187,12 @@ static void
 apply_and_seal(Buffer buf, const char *ops, Size len)
 {
 	Page		page = BufferGetPage(buf);
-	SfStorage	storage;
-	ForkNumber	fork;
-	BlockNumber n;
 
 	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE) && (CritSectionCount > 0 || InRecovery));
-	BufferGetTag(buf, &storage, &fork, &n);
 	apply_ops(page, ops, len);
 	if (sfi_page_type(page) == SF_PAGE_MAP && SF_BREAKS(s6))
 		SfPageMap(page)->used_sectors--;
-	sfi_seal_put(page, SfStorageRel(storage), n);
+	sfi_seal_put(page, SfStorageRel(sfi_page_storage(buf)), BufferGetBlockNumber(buf));
 }
 
 /*
@@ -198,11 +202,9 @@ apply_and_seal(Buffer buf, const char *ops, Size len)
 static bool
 is_damaged(Buffer buf)
 {
-	SfStorage	storage;
-	ForkNumber	fork;
-	BlockNumber n;
+	SfStorage	storage = sfi_page_storage(buf);
+	BlockNumber n = BufferGetBlockNumber(buf);
 
-	BufferGetTag(buf, &storage, &fork, &n);
 	if (sfi_page_is_sound(BufferGetPage(buf), SfStorageRel(storage), n))
 		return false;
 	ereport(WARNING,
@@ -324,14 +326,10 @@ note_effect(Effects *effects, SfOp op)
 static void
 check_changed_page(const SfChangePage *page)
 {
-	SfStorage	storage;
-	ForkNumber	fork;
-	BlockNumber n;
-
 	SF_ASSERT(sfi_page_is_locked(page->buf, LW_EXCLUSIVE));
-	BufferGetTag(page->buf, &storage, &fork, &n);
 	SF_INVARIANT(S4, page->init ||
-				 sfi_seal_holds(BufferGetPage(page->buf), SfStorageRel(storage), n));
+				 sfi_seal_holds(BufferGetPage(page->buf), SfStorageRel(sfi_page_storage(page->buf)),
+								BufferGetBlockNumber(page->buf)));
 }
 
 /* The change is whole and has been found possible: does it keep to the rules of space? */

@@ -52,8 +52,8 @@ extern bool sfi_page_lock_sound(Relation rel, Buffer buf, SfPageType type, int m
 extern bool sfi_page_is_locked(Buffer buf, LWLockMode mode);
 extern bool sfi_page_lock_is_held(Relation rel, BlockNumber which);
 
-/* For assertions: are two pinned buffers of the same storage? */
-extern bool sfi_page_storage_is_same(Buffer buf, Buffer other);
+/* Of which storage a pinned buffer is.  Never throws: also for critical sections and replay. */
+extern SfStorage sfi_page_storage(Buffer buf);
 
 /* Make sure that the relation has a place for a page; an ERROR where there is no space. */
 extern void sfi_page_extend(Relation rel, uint32 page);
@@ -216,8 +216,9 @@ extern Buffer sfi_change_buffer(int i);
 /* Add an operation to the page at a place; the payload is copied. */
 extern void sfi_change_op(int i, SfOpCode code, const void *payload, Size len);
 
-/* The operation for a header page: all of the header. */
+/* The operation for a header page: all of the header; and a change that begins with it. */
 extern void sfi_change_header(int i, const SfHeader *header);
+extern void sfi_change_begin_header(Buffer hbuf, const SfHeader *header);
 
 /* The operation that makes the page new, which is then its only one. */
 extern void sfi_change_init(int i, SfPageType type, const void *content, Size len);

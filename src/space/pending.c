@@ -79,10 +79,10 @@ static void
 add_tail(Relation rel, uint32 seen_tail)
 {
 	SfPending	empty = {.next = SF_NO_PAGE};
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
 	Buffer		oldbuf = InvalidBuffer;
 	Buffer		newbuf;
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		newpage;
 
 	/* many writers find a page full at once: one of them adds the next */
@@ -100,8 +100,7 @@ add_tail(Relation rel, uint32 seen_tail)
 	if (h.pending_head == SF_NO_PAGE)
 		h.pending_head = newpage;
 
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	if (BufferIsValid(oldbuf))
 		sfi_change_op(sfi_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
 	sfi_change_init(sfi_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));
@@ -287,23 +286,20 @@ log_one_record(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, in
 	return n;
 }
 
-#ifdef SF_ASSERTIONS
 /*
- * S3, and each run is on one map page.  The runs of ALLOC entries are lent to this
- * transaction, so the segment cannot become shorter than they are.
+ * Are runs inside the segment?  Those of ALLOC entries are lent to this transaction, so the
+ * segment cannot become shorter than they are.
  */
-static void
-check_runs(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
+static bool
+are_inside(Relation rel, const SfRun *runs, int nruns)
 {
 	uint64		total = sfi_header(rel).total_sectors;
 
-	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
-	for (int i = 0; i < nruns && kind == SF_PEND_ALLOC; i++)
-		SF_INVARIANT(S3, runs[i].nsectors > 0 && runs[i].start + runs[i].nsectors <= total);
+	for (int i = 0; i < nruns; i++)
+		if (runs[i].nsectors == 0 || runs[i].start + runs[i].nsectors > total)
+			return false;
+	return true;
 }
-#else
-#define check_runs(rel, kind, runs, nruns)	((void) 0)
-#endif
 
 int
 sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
@@ -314,7 +310,8 @@ sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *run
 	SF_ASSERT(!seg->retained && nruns > 0);
 	if (fxid > U64FromFullTransactionId(GetCurrentFullTransactionId()))
 		elog(ERROR, "xid of pending entries is above that of their record");
-	check_runs(rel, kind, runs, nruns);
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
+	SF_INVARIANT(S3, kind != SF_PEND_ALLOC || are_inside(rel, runs, nruns));
 	n = log_one_record(rel, kind, fxid, runs, nruns);
 	sfi_segment_close(rel);
 	return n;

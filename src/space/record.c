@@ -143,7 +143,6 @@ header_after(XLogReaderState *record, int block, SfHeader *header)
 	return true;
 }
 
-/* Redo extends the relation up to such a page. */
 const char *
 sfi_record_new_page_problem(BlockNumber page, const SfHeader *header)
 {

@@ -26,6 +26,7 @@
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
@@ -254,18 +255,13 @@ count_on_page(Counting *counting)
 {
 	SfPageWork *work = counting->work;
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel)};
-	ErrorData  *error;
 	Buffer		buf;
 	int			pending_at;
 	int			share_at;
 
 	/* read first: nobody has to wait for the disk with a lock of this process */
-	error = sf_base_guarded(read_share_page, counting);
-	if (error != NULL)
-	{
-		FreeErrorData(error);
+	if (!sf_base_succeeds(read_share_page, counting))
 		return false;
-	}
 	SF_FAULT(resolve_share);
 	buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	counting->buf = sfi_page_read(work->rel, counting->page, SF_PAGE_SHARE,
@@ -285,6 +281,43 @@ count_on_page(Counting *counting)
 	sfi_pending_forget(work, counting->entries, counting->n);
 	warn_odd(counting);
 	return true;
+}
+
+/* ---- what records own ---- */
+
+SfOwned
+sfi_owned_of_share(SfSegment *seg, const SfShareRecord *record)
+{
+	SF_ASSERT(sfi_above.owned_of_share != NULL);
+	return sfi_above.owned_of_share(seg, record);
+}
+
+/* A record whose map is read (an SfBaseStep). */
+typedef struct Finding
+{
+	SfSegment  *seg;
+	const SfShareRecord *record;
+	SfOwned		owned;
+} Finding;
+
+static void
+find(void *arg)
+{
+	Finding    *finding = arg;
+
+	finding->owned = sfi_owned_of_share(finding->seg, finding->record);
+}
+
+bool
+sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *owned)
+{
+	Finding		finding = {.seg = seg, .record = record};
+	bool		found = !IsInParallelMode() && sf_base_succeeds(find, &finding);
+
+	SF_ASSERT(!seg->retained);
+	if (found)
+		*owned = finding.owned;
+	return found;
 }
 
 /* ---- dead records ---- */
@@ -388,13 +421,10 @@ static bool
 find_dead(const SfPendEntry *entry, Reaping *reaping)
 {
 	SfShareId	id = sf_share_of_start(entry->start);
-	ErrorData  *error = sf_base_guarded(find_owned, reaping);
 
-	if (error == NULL)
-		return reaping->found && reaping->copy.record.state == SF_SHARE_DEAD &&
-			(uint16) reaping->copy.record.object_id == id.low_id;
-	FreeErrorData(error);
-	return false;
+	return sf_base_succeeds(find_owned, reaping) && reaping->found &&
+		reaping->copy.record.state == SF_SHARE_DEAD &&
+		(uint16) reaping->copy.record.object_id == id.low_id;
 }
 
 /*

@@ -45,8 +45,7 @@ begin_step(SfSegment *seg)
 
 	step.rel = sfi_segment_rel(seg);
 	SF_ASSERT(CheckRelationLockedByMe(step.rel, ShareRowExclusiveLock, true));
-	step.hbuf = sfi_page_read(step.rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	step.header = *SfPageHeader(BufferGetPage(step.hbuf));
+	step.hbuf = sfi_header_lock(step.rel, &step.header);
 	return step;
 }
 
@@ -70,21 +69,11 @@ finish_step(Step *step, Buffer buf, SfPageType type, const void *content, Size l
 	SF_ASSERT(sfi_page_is_locked(step->hbuf, LW_EXCLUSIVE));
 	SF_ASSERT(!BufferIsValid(buf) || sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	SF_FAULT(repair_page);
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(step->hbuf), &step->header);
+	sfi_change_begin_header(step->hbuf, &step->header);
 	if (BufferIsValid(buf))
 		sfi_change_init(sfi_change_add(buf), type, content, len);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 	sfi_segment_close(step->rel);
-}
-
-/* Sectors of a map page that lie inside the data files. */
-static uint32
-sectors_of(const SfHeader *header, uint32 map)
-{
-	uint64		first = sf_map_start(map);
-
-	return header->total_sectors <= first ? 0 : Min(header->total_sectors - first, SF_MAP_SECTORS);
 }
 
 /*
@@ -112,7 +101,7 @@ sf_space_repair_extend(SfSegment *seg, uint32 npages)
 static void
 make_map(Step *step, uint32 map)
 {
-	uint32		nsectors = sectors_of(&step->header, map);
+	uint32		nsectors = sf_map_sectors_before(step->header.total_sectors, map);
 	SfMap		content = {0};
 
 	if (nsectors > 0)
@@ -175,7 +164,7 @@ mark_used(Step *step, uint32 map, const uint8 *used)
 									BUFFER_LOCK_EXCLUSIVE);
 	SfMap	   *old = SfPageMap(BufferGetPage(buf));
 	SfMap		content = *old;
-	uint32		nsectors = sectors_of(&step->header, map);
+	uint32		nsectors = sf_map_sectors_before(step->header.total_sectors, map);
 
 	SF_ASSERT(nsectors % SF_BLOCK_SECTORS == 0);
 	for (uint32 b = 0; b < SF_MAP_BLOCKS; b++)
@@ -232,6 +221,8 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	}
 	if (repair.change_share_head)
 		header->share_head = repair.share_head;
+	if (repair.forget_advice)
+		header->advice_root = 0;
 	finish_step(&step, InvalidBuffer, SF_PAGE_HEADER, NULL, 0);
 }
 

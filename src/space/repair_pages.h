@@ -32,7 +32,8 @@
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
  * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
  * behind which there are no files; forget_lists: no pending pages, no free
- * pages any more.
+ * pages any more; forget_advice: no advice on duplicates.  Its pages are nobody's then: the
+ * caller sets such pages free, and knows which of them are in a list of free pages already.
  */
 typedef struct SfHeaderRepair
 {
@@ -48,6 +49,7 @@ typedef struct SfHeaderRepair
 	uint32		last_dictionary;	/* numbers have been given out up to it */
 	bool		change_share_head;
 	uint32		share_head;		/* first share page, or 0 */
+	bool		forget_advice;
 } SfHeaderRepair;
 
 extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);

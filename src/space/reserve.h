@@ -14,6 +14,8 @@
 
 /* ---- growth (grow.c) ---- */
 
+#define SF_MB_SECTORS		(1024 * 1024 / SF_SECTOR_SIZE)
+
 /* Granule of growth and cuts: what a column with one small value takes. */
 #define SF_GROWTH_SECTORS	(64 * 1024 / SF_SECTOR_SIZE)
 
@@ -57,6 +59,9 @@ extern uint64 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sector
  * when the disk is full.
  */
 extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
+
+/* Clear the lent bits of blocks, page by page.  No map page is locked before.  DATA_CORRUPTED. */
+extern void sfi_take_back_blocks(Relation rel, uint64 start_block, uint64 end_block);
 
 /* ---- lending (lend.c) ---- */
 

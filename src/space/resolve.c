@@ -41,13 +41,11 @@
 #include "space/pending.h"
 #include "storage/lmgr.h"
 
-#define BATCH_MAPS	SF_RESOLVE_MAPS
-
 /* Operations of one record. */
 typedef struct Batch
 {
 	int			nmaps;
-	uint32		maps[BATCH_MAPS];
+	uint32		maps[SF_RESOLVE_MAPS];
 	int			nremove;
 	uint16		remove[SF_PENDING_MAX];
 	int			ncommitted;
@@ -68,11 +66,11 @@ batch_map(Batch *batch, uint32 map)
 {
 	int			i;
 
-	SF_ASSERT(batch->nmaps >= 0 && batch->nmaps <= BATCH_MAPS);
+	SF_ASSERT(batch->nmaps >= 0 && batch->nmaps <= SF_RESOLVE_MAPS);
 	for (i = 0; i < batch->nmaps; i++)
 		if (batch->maps[i] == map)
 			return true;
-	if (batch->nmaps == BATCH_MAPS)
+	if (batch->nmaps == SF_RESOLVE_MAPS)
 		return false;
 	for (i = batch->nmaps++; i > 0 && batch->maps[i - 1] > map; i--)
 		batch->maps[i] = batch->maps[i - 1];
@@ -182,7 +180,6 @@ warn_free_already(const SfPageWork *work, const Batch *batch)
 	}
 }
 
-#ifdef SF_ASSERTIONS
 /* S5 of an entry that is to leave the queue, and whose space is to become free or to stay. */
 static void
 check_removed(const SfPageWork *work, const SfPendEntry *entry, bool frees)
@@ -211,10 +208,6 @@ check_batch(const SfPageWork *work, const Batch *batch)
 	for (int i = 0; i < batch->ncommitted; i++)
 		SF_INVARIANT(S5, sfi_pending_has_ended(&work->entries[batch->committed[i]], true));
 }
-#else
-#define check_removed(work, entry, frees)	((void) 0)
-#define check_batch(work, batch)	((void) 0)
-#endif
 
 /* Write one record for a batch, and take its entries out of our copy. */
 static void
@@ -222,7 +215,7 @@ run_batch(SfPageWork *work, Batch *batch)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), batch->newest_freeing,
 		batch->nremove};
-	Buffer		maps[BATCH_MAPS];
+	Buffer		maps[SF_RESOLVE_MAPS];
 	Buffer		buf;
 	int			at;
 
@@ -277,15 +270,13 @@ free_inode_page(SfPageWork *work, int index)
 	SF_ASSERT(index >= 0 && index < work->n && sf_format_pend_kind(entry.kind)->is_page);
 	check_removed(work, &entry, true);
 	SF_FAULT(resolve_before_inode);
-	hbuf = sfi_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	hbuf = sfi_header_lock(work->rel, &h);
 	pbuf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	fbuf = sfi_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
-	h = *SfPageHeader(BufferGetPage(hbuf));
 	content.next = h.free_head;
 	sfi_pending_note_freeing(&rec.horizon, &entry);
 	h.free_head = entry.start;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	sfi_change_op(sfi_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
 	sfi_change_init(sfi_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
 	sfi_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
@@ -339,8 +330,8 @@ resolve_page(SfPageWork *work, SfSegment *seg, uint32 *next, bool *again)
 static bool
 unlink_page(Relation rel, uint32 prev, uint32 page)
 {
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
 	Buffer		prevbuf = InvalidBuffer;
 	Buffer		buf;
 	uint32		next;
@@ -363,8 +354,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	h.free_head = page;
 	if (prev == SF_NO_PAGE)
 		h.pending_head = next;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	if (BufferIsValid(prevbuf))
 		sfi_change_op(sfi_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));

@@ -201,25 +201,13 @@ sfi_retained_page(SfStorage storage, uint32 page, char *content)
 	return sfi_page_type(block.data);
 }
 
-#ifdef SF_ASSERTIONS
-/* K1, where a segment is taken to be the copy. */
-static void
-check_counts(SfStorage storage)
-{
-	KeptHeader	header;
-
-	SF_INVARIANT(K1, !read_kept_header(storage, &header) || has_committed(&header));
-}
-#else
-#define check_counts(storage)	((void) 0)
-#endif
-
 SfHeader
 sfi_retained_header(SfStorage storage)
 {
 	char		content[SF_PAGE_CONTENT];
+	KeptHeader	header;
 
-	check_counts(storage);
+	SF_INVARIANT(K1, !read_kept_header(storage, &header) || has_committed(&header));
 	if (sfi_retained_page(storage, 0, content) != SF_PAGE_HEADER)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

@@ -50,6 +50,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+SfSpaceAbove sfi_above;
+
 static HTAB *segments;			/* SfSegment by relid */
 
 #define IDS_RESERVED_AT_ONCE	64
@@ -76,6 +78,15 @@ sfi_header(Relation segrel)
 	SF_ASSERT(header.total_sectors <= SF_MAX_SECTORS && header.next_page >= 2);
 	UnlockReleaseBuffer(buf);
 	return header;
+}
+
+Buffer
+sfi_header_lock(Relation segrel, SfHeader *header)
+{
+	Buffer		buf = sfi_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+
+	*header = *SfPageHeader(BufferGetPage(buf));
+	return buf;
 }
 
 /*
@@ -421,8 +432,8 @@ static uint64
 reserve_ids(SfSegment *seg, uint32 n)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
+	SfHeader	header;
+	Buffer		buf = sfi_header_lock(rel, &header);
 	uint64		first = header.next_object_id;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
@@ -432,8 +443,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 		header.kept_from_id = header.next_object_id;
 	}
 	header.next_object_id += n;
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(buf), &header);
+	sfi_change_begin_header(buf, &header);
 	sfi_change_finish_pages(SF_PAGES_HEADER, 0, 0);
 	sfi_segment_close(rel);
 	return first;

@@ -260,8 +260,7 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 	sf_format_share_put(content, 0, copy->bytes, sf_share_record_size(&copy->record));
 	h.share_head = id->page;
 	entry = entry_of(entry_kind(putting), *id, 1);
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
+	sfi_change_begin_header(hbuf, &h);
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
 	/* zeros behind the record are not logged */
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_SHARE, content,

@@ -136,11 +136,11 @@ sf_space_free_owned(const SfOwned *owned)
  * add: an entry, unless it is there.  Returns how many its bucket has then, or 0 where nothing was
  * added.  Another one may go for it: to dropped, page 0 where none did.
  * remove: an entry, by its value, if it is there.
- * forget: have no advice; for a repair, which sets the pages free (ShareRowExclusiveLock).
+ *
+ * A repair forgets all of it (repair_pages.h).
  */
 extern int	sf_space_advice_find(SfSegment *seg, uint64 key, SfAdviceKind kind, SfAdvice *found);
 extern int	sf_space_advice_add(SfSegment *seg, const SfAdvice *entry, SfAdvice *dropped);
 extern void sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry);
-extern void sf_space_advice_forget(SfSegment *seg);
 
 #endif							/* SF_SHARE_RECORDS_H */

@@ -23,7 +23,6 @@
  * keep.c				space that a session needs longer than a snapshot of its own
  * verdict.c			horizons; what becomes of a pending entry
  * unfinished.c			a database whose upgrade by pg_upgrade is not finished
- * owned.c				what the object of a share record owns
  *
  * floor 1, one page or one record:
  * page.c				pages: read, checked, initialised
@@ -88,6 +87,7 @@
 #include "access/relation.h"
 #include "space/share_records.h"
 #include "space/space.h"
+#include "storage/buf.h"
 
 /*
  * ---- relation of a segment, for the time of one function ----
@@ -101,7 +101,7 @@ extern Relation sfi_segment_rel(SfSegment *seg);
 extern void sfi_segment_close(Relation rel);
 
 /*
- * ---- what the object of a record owns (owned.c) ----
+ * ---- what the object of a record owns (references.c) ----
  *
  * As SfSpaceAbove has it.  try: false where its map cannot be read, or no subtransaction can
  * catch that, in parallel mode.
@@ -112,12 +112,27 @@ extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *
 /* What rooms above have handed down. */
 extern SfSpaceAbove sfi_above;
 
-/* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
+/*
+ * Header page of a segment, copied under a share lock; or locked exclusively, and copied to be
+ * changed and logged.  DATA_CORRUPTED.
+ */
 extern SfHeader sfi_header(Relation segrel);
+extern Buffer sfi_header_lock(Relation segrel, SfHeader *header);
 
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0
 #define SF_LOCK_GROWTH		1
+
+/* ---- the index of advice (advice.c), for the sweep that keeps it small ---- */
+
+/* A bucket with one entry more is split. */
+#define SFI_ADVICE_SWEEP_AT	(SF_ADVICE_BUCKET_MAX * 3 / 4 - 1)
+
+/* Copy the bucket of a key; false: there is no index, or it is damaged. */
+extern bool sfi_advice_copy(SfSegment *seg, uint64 key, SfAdviceBucket *copy);
+
+/* Split the bucket of a key, if it has so many entries. */
+extern void sfi_advice_split(SfSegment *seg, uint64 key, int nentries);
 
 /* ---- keep.c ---- */
 

@@ -201,69 +201,33 @@ is_leaving(const Pending *pending, SfShareId id, const SfShareRecord *record, ui
 		(record->state == SF_SHARE_DEAD || waiting->nsectors >= record->references);
 }
 
-/* The runs of a shared object, in order. */
-typedef struct Runs
-{
-	SfOwned		owned;			/* of one with a map in inode pages */
-	bool		is_known;		/* is that read? */
-	const SfShareRecord *record;
-} Runs;
-
 /*
- * Begin with the object of a record.  A map in inode pages that is damaged, or gone by now, is
- * one without runs: what is not known is not counted.
+ * The runs of the object of a record, in order.  A map in inode pages that is damaged, or gone by
+ * now, is one without runs: what is not known is not counted.
  */
-static Runs
-begin_runs(SfSegment *seg, const SfShareRecord *record)
+static SfOwned
+runs_of(SfSegment *seg, const SfShareRecord *record)
 {
-	Runs		runs = {.record = record};
+	SfOwned		owned = {0};
+	RunList		list = {0};
+	SfRun		run;
 
-	if (sf_format_share_has_inodes(record))
-		runs.is_known = sfi_owned_try(seg, record, &runs.owned);
-	return runs;
-}
-
-/* One of them by its number; false when there are no more. */
-static bool
-run_of(const Runs *runs, uint32 i, SfRun *run)
-{
-	SF_ASSERT(!runs->is_known || sf_format_share_has_inodes(runs->record));
-	if (!runs->is_known)
-		return sf_format_share_run(runs->record, i, run);
-	if (i >= (uint32) runs->owned.nruns)
-		return false;
-	*run = runs->owned.runs[i];
-	return true;
-}
-
-static void
-end_runs(Runs *runs)
-{
-	if (runs->is_known)
-		sf_space_free_owned(&runs->owned);
+	if (sf_format_share_has_inodes(record) && sfi_owned_try(seg, record, &owned))
+		return owned;
+	while (sf_format_share_run(record, list.n, &run))
+		add_run(&list, run);
+	owned.runs = list.runs;
+	owned.nruns = list.n;
+	return owned;
 }
 
 /* Add the space of an object that leaves, but for the runs that are in the queue already. */
 static void
-add_leaving(Pending *pending, const Runs *runs, uint32 given_back)
+add_leaving(Pending *pending, const SfOwned *owned, uint32 given_back)
 {
-	SfRun		run;
-
-	SF_ASSERT(given_back == 0 || runs->record->state == SF_SHARE_DEAD);
-	for (uint32 i = given_back; run_of(runs, i, &run); i++)
-		if (sf_format_is_possible_run(run.start, run.nsectors))
-			add_run(&pending->runs, run);
-}
-
-static uint64
-sum_of_sectors(const Runs *runs)
-{
-	uint64		sum = 0;
-	SfRun		run;
-
-	for (uint32 i = 0; run_of(runs, i, &run); i++)
-		sum += run.nsectors;
-	return sum;
+	for (int i = given_back; i < owned->nruns; i++)
+		if (sf_format_is_possible_run(owned->runs[i].start, owned->runs[i].nsectors))
+			add_run(&pending->runs, owned->runs[i]);
 }
 
 /*
@@ -277,20 +241,22 @@ count_share(SfSegment *seg, SfShareId id, const SfShareRecord *record, Pending *
 	bool		is_had = record->state != SF_SHARE_DEAD && record->references > 0;
 	uint32		given_back = 0;
 	bool		leaves = is_leaving(pending, id, record, &given_back);
-	Runs		runs;
+	SfOwned		owned;
 
 	SF_ASSERT(id.low_id == (uint16) record->object_id && id.cell < SF_SHARE_CELLS);
 	usage->shared_objects += is_had;
 	usage->references += is_had ? record->references : 0;
 	if (!leaves && !(is_had && record->references > 1))
 		return;
-	runs = begin_runs(seg, record);
+	owned = runs_of(seg, record);
+	SF_ASSERT(given_back == 0 || record->state == SF_SHARE_DEAD);
 	if (leaves)
-		add_leaving(pending, &runs, given_back);
+		add_leaving(pending, &owned, given_back);
 	if (is_had)
 		usage->saved_bytes += (record->references - UINT64CONST(1)) *
-			sf_sectors_to_bytes(sum_of_sectors(&runs));
-	end_runs(&runs);
+			sf_sectors_to_bytes(sf_space_owned_sectors(&owned));
+	if (owned.runs != NULL)
+		sf_space_free_owned(&owned);
 }
 
 /* The same for all records of a share page. */

@@ -42,14 +42,12 @@
 #include "base/server.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "space/pages.h"
 #include "space/reserve.h"
 #include "space/storage.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 typedef struct StorageNote
@@ -63,8 +61,8 @@ typedef struct StorageNote
 
 static StorageNote *notes;
 
-/* Storage that a rollback to a savepoint of this transaction removed. */
-static List *gone;
+/* Notes of storage that a rollback to a savepoint of this transaction removed. */
+static StorageNote *gone;
 
 /* How often storage that this process has made was lost by a rollback, or may be. */
 static uint64 undone;
@@ -223,13 +221,13 @@ sf_space_undone_since(uint64 *as_of)
 }
 
 static void
-free_notes(StorageNote *list)
+free_notes(StorageNote **list)
 {
-	while (list != NULL)
+	while (*list != NULL)
 	{
-		StorageNote *note = list;
+		StorageNote *note = *list;
 
-		list = note->next;
+		*list = note->next;
 		pfree(note);
 	}
 }
@@ -237,12 +235,13 @@ free_notes(StorageNote *list)
 /*
  * Do what the notes of this level and above ask for; they are the first ones
  * of the list.  All are taken off before they are acted on, so that an error
- * cannot make us do a thing twice.
+ * cannot make us do a thing twice.  Those whose storage was removed are gone then.
  */
 static void
 run_notes(bool commit, int min_level)
 {
 	StorageNote *removed = NULL;
+	StorageNote **end = &gone;
 
 	SF_ASSERT(notes_are_valid() && CritSectionCount == 0);
 	while (notes != NULL && notes->level >= min_level)
@@ -264,7 +263,9 @@ run_notes(bool commit, int min_level)
 	undone += !commit && removed != NULL;
 	if (removed != NULL)
 		unlink_logged(removed);
-	free_notes(removed);
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = removed;
 }
 
 /*
@@ -294,8 +295,7 @@ forget_prepared(void)
 {
 	SF_ASSERT(notes_are_valid());
 	undone += notes != NULL;
-	free_notes(notes);
-	notes = NULL;
+	free_notes(&notes);
 }
 
 /* Storage that a slot may need is left to the sweeper. */
@@ -315,8 +315,7 @@ sf_space_at_end(SfTransactionEnd how)
 		run_notes(commit, 0);
 		kept |= sfi_upgrade_at_end(commit);
 	}
-	list_free_deep(gone);
-	gone = NIL;
+	free_notes(&gone);
 	SF_ASSERT(notes == NULL);
 	sfi_keep_at_end();
 	return kept;
@@ -334,16 +333,6 @@ abort_level(int level)
 	 * clears it
 	 */
 	sf_server_delay_checkpoint_end();
-	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
-	{
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-		SfStorage  *storage = palloc(sizeof(SfStorage));
-
-		*storage = note->storage;
-		if (!note->at_commit)
-			gone = lappend(gone, storage);
-		MemoryContextSwitchTo(old);
-	}
 	run_notes(false, level);
 }
 
@@ -364,39 +353,10 @@ sf_space_at_subend(int level, bool commit)
 bool
 sf_space_is_removed(SfStorage storage)
 {
-	ListCell   *lc;
-
-	foreach(lc, gone)
-	{
-		if (SfStorageEquals(*(SfStorage *) lfirst(lc), storage))
+	for (const StorageNote *note = gone; note != NULL; note = note->next)
+		if (SfStorageEquals(note->storage, storage))
 			return true;
-	}
 	return false;
-}
-
-/* ---- redo ---- */
-
-/*
- * Rule 5: files come with the first growth, and creation touches none; after a
- * crash they may be there and hold committed data already.
- */
-void
-sfi_storage_redo_create(SfStorage storage)
-{
-	SF_ASSERT(InRecovery);
-	sf_io_database_claim(SfStorageDb(storage));
-	SF_FAULT(redo_create);
-}
-
-/* Rule 2, on a standby: what is gone must not come back after a restart. */
-void
-sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end)
-{
-	SF_ASSERT(InRecovery && end != InvalidXLogRecPtr);
-	XLogFlush(end);
-	SF_FAULT(redo_unlink);
-	sf_io_close(storage);
-	sf_io_files_unlink(storage);
 }
 
 void

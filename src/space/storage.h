@@ -56,10 +56,6 @@ extern void sfi_storage_note_made(SfStorage storage);
  */
 extern bool sfi_space_is_named(SfStorage storage);
 
-/* Redo of what records do to files; end: of the record. */
-extern void sfi_storage_redo_create(SfStorage storage);
-extern void sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end);
-
 /* ---- pg_upgrade that is not finished (unfinished.c) ---- */
 
 /*

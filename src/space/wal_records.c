@@ -152,17 +152,25 @@ desc_bytes(StringInfo buf, const void *data)
 
 /* ---- redo ---- */
 
+/*
+ * Rule 5: files come with the first growth, and creation touches none; after a
+ * crash they may be there and hold committed data already.
+ */
 static void
 redo_create(XLogReaderState *record, const void *data)
 {
-	sfi_storage_redo_create(((const xl_sf_storage *) data)->storage);
+	sf_io_database_claim(SfStorageDb(((const xl_sf_storage *) data)->storage));
+	SF_FAULT(redo_create);
 	sfi_change_redo(record);
 }
 
+/* Rule 2, on a standby: what is gone must not come back after a restart. */
 static void
 redo_unlink(XLogReaderState *record, const void *data)
 {
-	sfi_storage_redo_unlink(((const xl_sf_storage *) data)->storage, record->EndRecPtr);
+	XLogFlush(record->EndRecPtr);
+	SF_FAULT(redo_unlink);
+	sf_io_files_unlink(((const xl_sf_storage *) data)->storage);
 }
 
 /* A record whose pages are all there is to it. */

@@ -164,13 +164,9 @@ look_at_some(List *large)
 	for (int i = 0; i < looks && sf_base_preloaded; i++)
 	{
 		LargeLook	look = {.datum = list_nth(large, (int64) n * i / looks)};
-		ErrorData  *error;
 
 		sf_compat_analyze_delay_point();
-		error = sf_base_guarded(look_at_large, &look);
-		if (error != NULL)
-			FreeErrorData(error);
-		else if (look.plain_bytes > 0)
+		if (sf_base_succeeds(look_at_large, &look) && look.plain_bytes > 0)
 		{
 			sum.plain_bytes += look.length_bytes;
 			sum.stored_bytes += look.length_bytes / look.plain_bytes * look.stored_bytes;

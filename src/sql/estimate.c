@@ -29,7 +29,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "read/read.h"
 #include "space/dictionary_pages.h"
 #include "sql/content.h"

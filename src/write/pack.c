@@ -23,7 +23,6 @@
 #include "base/base.h"
 
 #include "keys/keys.h"
-#include "portability/instr_time.h"
 #include "space/dictionary_pages.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
@@ -54,19 +53,16 @@ const char *
 sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain, uint32 len,
 			  SfUnit *unit)
 {
-	instr_time	start;
-	instr_time	end;
+	uint64		start_us;
 	const char *stored;
 
 	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
 	if (encoder->codec == NULL)
 		return sf_transform_encode(encoder, plain, len, NULL, unit);
 	SF_FAULT(encode);
-	INSTR_TIME_SET_CURRENT(start);
+	start_us = sf_base_now_us();
 	stored = sf_transform_encode(encoder, plain, len, coded_room(), unit);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-	stats->compress_time_us += INSTR_TIME_GET_MICROSEC(end);
+	stats->compress_time_us += sf_base_now_us() - start_us;
 	if (stored != plain)
 		spoil(coded_room(), unit->stored_bytes);
 	return stored;

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "base/base.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "space/lend.h"
