@@ -498,12 +498,6 @@ sfi_ledger_has(SfStorage storage)
 	return false;
 }
 
-bool
-sfi_ledger_is_empty(void)
-{
-	return nlevels == 0;
-}
-
 /* ---- savepoints ---- */
 
 /*

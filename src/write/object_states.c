@@ -434,12 +434,6 @@ sfi_objects_has(SfStorage storage)
 	return found;
 }
 
-bool
-sfi_objects_is_empty(void)
-{
-	return objects == NULL;
-}
-
 /*
  * A version that was born and died here is visible to nobody else, but core still
  * looks at it until the horizon has passed: logical decoding emits it, and

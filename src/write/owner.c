@@ -493,13 +493,6 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 /* ---- what pre-commit has to log ---- */
 
 bool
-sfi_owner_has_work(void)
-{
-	return !sfi_objects_is_empty() || !sfi_plain_is_empty() || !sfi_shares_is_empty() ||
-		!sfi_ledger_is_empty();
-}
-
-bool
 sf_write_has_notes(SfStorage storage)
 {
 	return sfi_ledger_has(storage) || sfi_plain_has(storage) || sfi_objects_has(storage) ||
