@@ -38,7 +38,6 @@
 
 #define PAGES_AT_ONCE	16
 
-/* Set holes, so that at least the first n entries of a node are set. */
 void
 sfi_edit_set_holes(SfEditNode *node, uint64 n)
 {
@@ -50,7 +49,6 @@ sfi_edit_set_holes(SfEditNode *node, uint64 n)
 			node->inode->u.children[node->nset] = SF_HOLE_CHILD;
 }
 
-/* Entry i of an inner node. */
 SfChild
 sfi_edit_child(const SfEditNode *node, uint64 i)
 {
@@ -80,7 +78,6 @@ first_unit_of(uint16 level, uint64 index)
 	return index * sfi_inode_units_below(level + 1);
 }
 
-/* How many entries of a node are before the end of the object. */
 uint64
 sfi_edit_entries(const SfEdit *edit, uint16 level, uint64 index)
 {
@@ -90,8 +87,8 @@ sfi_edit_entries(const SfEdit *edit, uint16 level, uint64 index)
 /* ---- nodes in memory ---- */
 
 /*
- * The node if it is in memory, or NULL. The search is linear, from the end: the node
- * that was loaded last is nearly always the one asked for, and there are few.
+ * The search is linear, from the end: the node that was loaded last is nearly always the one
+ * asked for, and there are few.
  */
 SfEditNode *
 sfi_edit_find(SfEdit *edit, uint16 level, uint64 index)
@@ -119,7 +116,6 @@ add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode, uint32 nset)
 	return node;
 }
 
-/* Takes the last node's place: pointers to nodes do not survive it. */
 void
 sfi_edit_forget(SfEdit *edit, SfEditNode *node)
 {
@@ -165,9 +161,6 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 }
 
 /*
- * The node, loaded with its ancestors if it is not there.  Valid until the next call that
- * loads or forgets one.
- *
  * Entries behind the end of the object are left out here (E2), whatever the page has: the
  * object may have been cut since, and a later growth must find holes there, not the units
  * of before.
@@ -269,7 +262,6 @@ typedef struct Batch
 	const SfDataKey *key;		/* of a KEYED object, else NULL */
 } Batch;
 
-/* The data key of a KEYED object, else NULL; good until the next key is asked for. */
 const SfDataKey *
 sfi_edit_data_key(const SfEdit *edit)
 {

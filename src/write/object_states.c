@@ -398,7 +398,6 @@ sfi_objects_shared(const SfLocator *loc)
 	return object == NULL || object->state == SF_OBJECT_DEAD ? NULL : object;
 }
 
-/* Is a datum the value that the object was made from? */
 bool
 sfi_objects_is_base(const SfObject *object, struct varlena *datum)
 {
