@@ -208,8 +208,8 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	node->left = left;
 	node->right = right;
 	node->piece = piece;
-	node->length = sfi_object_add_lengths(sfi_object_add_lengths(Length(left), piece.length),
-										  Length(right));
+	node->length = sf_object_add_lengths(sf_object_add_lengths(Length(left), piece.length),
+										 Length(right));
 	node->data = Data(left) + data_of(&piece) + Data(right);
 	node->nvalues = Values(left) + (piece.kind == SF_PIECE_VALUE) + Values(right);
 	node->npieces = Pieces(left) + 1 + Pieces(right);
@@ -303,7 +303,7 @@ concat(Store *store, RopeNode *left, RopeNode *right)
 	if (!sfi_object_goes_on(&last->piece, &first->piece))
 		return join(store, left, first->piece, right);
 	piece = last->piece;
-	piece.length = sfi_object_add_lengths(piece.length, first->piece.length);
+	piece.length = sf_object_add_lengths(piece.length, first->piece.length);
 	return join(store, without_last(store, left), piece, right);
 }
 
