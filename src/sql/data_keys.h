@@ -41,7 +41,4 @@ extern void sfi_sql_count_keys(const SfCheckColumn *column, Snapshot snapshot,
 extern List *sfi_sql_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode,
 									   const char *function);
 
-/* Open a column's segment for writing; ERROR when there is none. */
-extern SfSegment *sfi_sql_open_to_write(const SfCheckColumn *column);
-
 #endif							/* SF_SQL_DATA_KEYS_H */

@@ -169,12 +169,12 @@ securefile_keys(PG_FUNCTION_ARGS)
 	sf_check_refuse_partitioned(fcinfo, "keys");
 	InitMaterializedSRF(fcinfo, 0);
 	column = linitial(sf_check_columns(fcinfo, AccessShareLock, false, &locked));
-	sf_space_release(sf_check_open_segment(column));	/* it has one */
+	sf_space_release(sf_check_open_segment(column, AccessShareLock));	/* it has one */
 	if (scan)
 		sfi_sql_count_keys(column, GetActiveSnapshot(), &counts);
 
 	/* after the rows: whatever key they have is there now */
-	seg = sf_check_open_segment(column);
+	seg = sf_check_open_segment(column, AccessShareLock);
 	n = sf_keys_show(seg, &keys);
 	SF_ASSERT(n <= SF_DATA_KEYS_MAX);
 	sf_space_release(seg);

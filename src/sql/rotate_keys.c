@@ -84,18 +84,6 @@ flush_changes(void)
 	SF_ASSERT(!XLogNeedsFlush(XactLastRecEnd));
 }
 
-SfSegment *
-sfi_sql_open_to_write(const SfCheckColumn *column)
-{
-	SfSegment  *seg = NULL;
-
-	if (column->permanent)
-		seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, true);
-	if (seg == NULL)
-		sf_check_report_no_segment(column);
-	return seg;
-}
-
 /* ---- securefile_rewrap(table, column, master_key) ---- */
 
 /*
@@ -113,7 +101,7 @@ securefile_rewrap(PG_FUNCTION_ARGS)
 	if (master != NULL)
 		sf_base_require_superuser("choose the master key");
 	foreach(cell, columns)
-		done += sf_keys_rewrap(sfi_sql_open_to_write(lfirst(cell)), master);
+		done += sf_keys_rewrap(sf_check_open_segment(lfirst(cell), RowExclusiveLock), master);
 	flush_changes();
 	PG_RETURN_INT32(done);
 }
@@ -219,14 +207,15 @@ securefile_new_key(PG_FUNCTION_ARGS)
 	/* what one partition cannot do is not done to the others either */
 	foreach(cell, columns)
 	{
-		SfSegment  *seg = sfi_sql_open_to_write(lfirst(cell));
+		SfSegment  *seg = sf_check_open_segment(lfirst(cell), RowExclusiveLock);
 
 		require_encrypts(lfirst(cell), seg);
 		sf_keys_can_make_new(seg, distrust);
 	}
 	foreach(cell, columns)
 	{
-		uint16		key_id = sf_keys_make_new(sfi_sql_open_to_write(lfirst(cell)), distrust);
+		SfSegment  *seg = sf_check_open_segment(lfirst(cell), RowExclusiveLock);
+		uint16		key_id = sf_keys_make_new(seg, distrust);
 
 		SF_ASSERT(key_id > 0 && key_id <= SF_DATA_KEYS_MAX);
 		newest = Max(newest, key_id);

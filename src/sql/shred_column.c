@@ -87,7 +87,7 @@ shred_column(const SfCheckColumn *column, bool force)
 	 */
 	if (OidIsValid(segrelid))
 		LockRelationOid(segrelid, AccessExclusiveLock);
-	seg = sfi_sql_open_to_write(column);
+	seg = sf_check_open_segment(column, RowExclusiveLock);
 	if (!force)
 		require_unused(column, seg);
 	return sf_keys_shred(seg);
