@@ -210,7 +210,6 @@ sfi_edit_is_written(const SfEdit *edit, uint16 levels)
 	return true;
 }
 
-#ifdef SF_ASSERTIONS
 /* A node that becomes a page.  Goes through its entries, as the copy of it does. */
 static void
 check_node(SfEdit *edit, const SfEditNode *node)
@@ -221,18 +220,14 @@ check_node(SfEdit *edit, const SfEditNode *node)
 }
 
 /* E1: the parent of a node that was written knows that it is to be written, too. */
-static void
-check_parent(SfEdit *edit, const SfEditNode *node)
+static bool
+parent_is_changed(SfEdit *edit, const SfEditNode *node)
 {
 	const SfEditNode *parent = sfi_edit_find(edit, node->level + 1,
 											 node->index / sfi_inode_capacity(node->level + 1));
 
-	SF_INVARIANT(E1, node->level == edit->depth - 1 || (parent != NULL && parent->changed));
+	return node->level == edit->depth - 1 || (parent != NULL && parent->changed);
 }
-#else
-#define check_node(edit, node)		((void) 0)
-#define check_parent(edit, node)	((void) 0)
-#endif
 
 /* The depth fits the size, and no node is loaded twice or lies outside.  Goes through all nodes. */
 bool
@@ -323,7 +318,7 @@ write_batch(Batch *batch)
 		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
 		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
 					(SfChild) {batch->nodes[i]->inode->stamp, pages[i], 0});
-		check_parent(edit, batch->nodes[i]);
+		SF_INVARIANT(E1, parent_is_changed(edit, batch->nodes[i]));
 		batch->nodes[i]->changed = false;
 	}
 	batch->n = 0;
