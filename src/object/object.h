@@ -98,6 +98,9 @@ extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
  */
 extern uint64 sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first);
 
+/* Sectors that all units of a flat map take.  Never throws. */
+extern uint64 sf_object_flat_sectors(const SfLocator *loc);
+
 /* ---- values that are not found (fate.c) ---- */
 
 typedef enum SfFate
