@@ -469,7 +469,7 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 	search->result = (ReturnSetInfo *) fcinfo->resultinfo;
 	make_hiding_key(&search->key);
 	sfi_sample_begin(&search->rows, fcinfo, 0, 0);
-	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0));
+	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0), false);
 	begin_values(search);
 	sfi_sample_take(&search->rows, look_at_value, put_value, search);
 	put_groups(search);
