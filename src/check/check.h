@@ -54,8 +54,8 @@ extern void sf_check_release(List *locked, LOCKMODE lockmode);
  */
 extern void sf_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what);
 
-/* Open a column's segment for reading; ERROR when there is none. */
-extern SfSegment *sf_check_open_segment(const SfCheckColumn *column);
+/* Open a column's segment, locked like that; ERROR when there is none. */
+extern SfSegment *sf_check_open_segment(const SfCheckColumn *column, LOCKMODE lockmode);
 
 /* ERROR that says why a column has no segment. */
 SF_NORETURN extern void sf_check_report_no_segment(const SfCheckColumn *column);

@@ -196,13 +196,13 @@ sf_check_report_no_segment(const SfCheckColumn *column)
 }
 
 SfSegment *
-sf_check_open_segment(const SfCheckColumn *column)
+sf_check_open_segment(const SfCheckColumn *column, LOCKMODE lockmode)
 {
 	SfSegment  *seg = NULL;
 
 	SF_ASSERT(AttributeNumberIsValid(column->attnum));
 	if (column->permanent)
-		seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, true);
+		seg = sf_space_open(column->table_oid, column->attnum, lockmode, true);
 	if (seg == NULL)
 		sf_check_report_no_segment(column);
 	return seg;

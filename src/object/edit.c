@@ -29,31 +29,22 @@ set_unit(SfEditNode *leaf, uint64 i, const SfUnit *unit)
 	leaf->inode->u.units[i] = *unit;
 }
 
-#ifdef SF_ASSERTIONS
+/* E3: what was the last node of its level is full, or is written anew with more entries. */
 static bool
-is_changed(SfEdit *edit, uint16 level, uint64 index)
-{
-	const SfEditNode *node = sfi_edit_find(edit, level, index);
-
-	return node != NULL && node->changed;
-}
-
-/* E3: what was the last node of its level, and is written anew with more entries. */
-static void
-check_last_nodes(SfEdit *edit, uint16 depth, uint64 nunits)
+last_nodes_are_changed(SfEdit *edit, uint16 depth, uint64 nunits)
 {
 	for (uint16 level = 0; nunits > 0 && level < depth; level++)
 	{
 		uint64		index = (nunits - 1) / sfi_inode_units_below(level + 1);
 		uint64		below = sfi_inode_units_below(level);
 		uint64		entries = (nunits + below - 1) / below - index * sfi_inode_capacity(level);
+		const SfEditNode *node = sfi_edit_find(edit, level, index);
 
-		SF_INVARIANT(E3, entries == sfi_inode_capacity(level) || is_changed(edit, level, index));
+		if (entries < sfi_inode_capacity(level) && (node == NULL || !node->changed))
+			return false;
 	}
+	return true;
 }
-#else
-#define check_last_nodes(edit, depth, nunits)	((void) 0)
-#endif
 
 SfEdit *
 sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
@@ -198,7 +189,7 @@ grow(SfEdit *edit, uint64 nunits)
 			sfi_edit_node(edit, level, index)->changed = true;
 	}
 	edit->loc.nunits = nunits;
-	check_last_nodes(edit, depth, last + 1);
+	SF_INVARIANT(E3, last_nodes_are_changed(edit, depth, last + 1));
 	while (edit->depth < sfi_inode_depth(nunits))
 		raise_root(edit);
 }

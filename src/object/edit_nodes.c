@@ -37,7 +37,6 @@
 
 #define PAGES_AT_ONCE	16
 
-/* Set holes, so that at least the first n entries of a node are set. */
 void
 sfi_edit_set_holes(SfEditNode *node, uint64 n)
 {
@@ -49,7 +48,6 @@ sfi_edit_set_holes(SfEditNode *node, uint64 n)
 			node->inode->u.children[node->nset] = SF_HOLE_CHILD;
 }
 
-/* Entry i of an inner node. */
 SfChild
 sfi_edit_child(const SfEditNode *node, uint64 i)
 {
@@ -79,7 +77,6 @@ first_unit_of(uint16 level, uint64 index)
 	return index * sfi_inode_units_below(level + 1);
 }
 
-/* How many entries of a node are before the end of the object. */
 uint64
 sfi_edit_entries(const SfEdit *edit, uint16 level, uint64 index)
 {
@@ -89,8 +86,8 @@ sfi_edit_entries(const SfEdit *edit, uint16 level, uint64 index)
 /* ---- nodes in memory ---- */
 
 /*
- * The node if it is in memory, or NULL. The search is linear, from the end: the node
- * that was loaded last is nearly always the one asked for, and there are few.
+ * The search is linear, from the end: the node that was loaded last is nearly always the one
+ * asked for, and there are few.
  */
 SfEditNode *
 sfi_edit_find(SfEdit *edit, uint16 level, uint64 index)
@@ -118,7 +115,6 @@ add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode, uint32 nset)
 	return node;
 }
 
-/* Takes the last node's place: pointers to nodes do not survive it. */
 void
 sfi_edit_forget(SfEdit *edit, SfEditNode *node)
 {
@@ -164,9 +160,6 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 }
 
 /*
- * The node, loaded with its ancestors if it is not there.  Valid until the next call that
- * loads or forgets one.
- *
  * Entries behind the end of the object are left out here (E2), whatever the page has: the
  * object may have been cut since, and a later growth must find holes there, not the units
  * of before.
@@ -216,7 +209,6 @@ sfi_edit_is_written(const SfEdit *edit, uint16 levels)
 	return true;
 }
 
-#ifdef SF_ASSERTIONS
 /* A node that becomes a page.  Goes through its entries, as the copy of it does. */
 static void
 check_node(SfEdit *edit, const SfEditNode *node)
@@ -227,18 +219,14 @@ check_node(SfEdit *edit, const SfEditNode *node)
 }
 
 /* E1: the parent of a node that was written knows that it is to be written, too. */
-static void
-check_parent(SfEdit *edit, const SfEditNode *node)
+static bool
+parent_is_changed(SfEdit *edit, const SfEditNode *node)
 {
 	const SfEditNode *parent = sfi_edit_find(edit, node->level + 1,
 											 node->index / sfi_inode_capacity(node->level + 1));
 
-	SF_INVARIANT(E1, node->level == edit->depth - 1 || (parent != NULL && parent->changed));
+	return node->level == edit->depth - 1 || (parent != NULL && parent->changed);
 }
-#else
-#define check_node(edit, node)		((void) 0)
-#define check_parent(edit, node)	((void) 0)
-#endif
 
 /* The depth fits the size, and no node is loaded twice or lies outside.  Goes through all nodes. */
 bool
@@ -268,7 +256,6 @@ typedef struct Batch
 	const SfDataKey *key;		/* of a KEYED object, else NULL */
 } Batch;
 
-/* The data key of a KEYED object, else NULL; good until the next key is asked for. */
 const SfDataKey *
 sfi_edit_data_key(const SfEdit *edit)
 {
@@ -330,7 +317,7 @@ write_batch(Batch *batch)
 		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
 		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
 					(SfChild) {batch->nodes[i]->inode->stamp, pages[i], 0});
-		check_parent(edit, batch->nodes[i]);
+		SF_INVARIANT(E1, parent_is_changed(edit, batch->nodes[i]));
 		batch->nodes[i]->changed = false;
 	}
 	batch->n = 0;

@@ -82,7 +82,7 @@ sfi_object_goes_on(const SfPiece *last, const SfPiece *piece)
 }
 
 uint64
-sfi_object_add_lengths(uint64 a, uint64 b)
+sf_object_add_lengths(uint64 a, uint64 b)
 {
 	int64		sum;
 
@@ -190,7 +190,7 @@ merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length
 	{
 		if (pieces[i].length == 0)
 			continue;
-		sum = sfi_object_add_lengths(sum, pieces[i].length);
+		sum = sf_object_add_lengths(sum, pieces[i].length);
 		if (n > 0 && sfi_object_goes_on(&merged[n - 1], &pieces[i]))
 			merged[n - 1].length += pieces[i].length;
 		else

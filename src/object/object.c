@@ -296,6 +296,20 @@ sfi_object_root(const SfLocator *loc)
 		: SF_HOLE_CHILD;
 }
 
+uint64
+sf_object_flat_sectors(const SfLocator *loc)
+{
+	SfFlatMap	map;
+	SfUnit		unit;
+	uint64		nsectors = 0;
+
+	SF_ASSERT(!(loc->flags & SF_LOC_INODE));
+	sf_format_flat_begin(&map, loc, 0);
+	while (sf_format_flat_next(&map, &unit))
+		nsectors += sf_unit_sectors(&unit);
+	return nsectors;
+}
+
 void
 sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units)
 {

@@ -98,6 +98,9 @@ extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
  */
 extern uint64 sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first);
 
+/* Sectors that all units of a flat map take.  Never throws. */
+extern uint64 sf_object_flat_sectors(const SfLocator *loc);
+
 /* ---- values that are not found (fate.c) ---- */
 
 typedef enum SfFate
@@ -195,6 +198,12 @@ extern int	sf_object_pieces(struct varlena *edited, SfPiece **pieces);
 
 /* Its length in bytes; likewise. */
 extern uint64 sf_object_edited_length(const struct varlena *edited);
+
+/* Bytes [from, to) of a piece, which has them, and at least one. */
+extern SfPiece sf_object_cut_piece(SfPiece piece, uint64 from, uint64 to);
+
+/* The sum of two lengths; ERROR PROGRAM_LIMIT_EXCEEDED above 2^63 - 1. */
+extern uint64 sf_object_add_lengths(uint64 a, uint64 b);
 
 /* ---- deferred values (deferred.c) ---- */
 

@@ -90,9 +90,6 @@ extern void sfi_object_put_tag(SfSegment *seg, uint16 key_id, uint8 *data, Size 
 /* Does a piece go on where the one before it ends? */
 extern bool sfi_object_goes_on(const SfPiece *last, const SfPiece *piece);
 
-/* The sum of two lengths; ERROR PROGRAM_LIMIT_EXCEEDED above 2^63 - 1. */
-extern uint64 sfi_object_add_lengths(uint64 a, uint64 b);
-
 /* ERROR PROGRAM_LIMIT_EXCEEDED when that many bytes and pieces do not fit into a datum. */
 extern void sfi_object_require_edited_size(Size data, uint64 npieces);
 

@@ -32,9 +32,7 @@ sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 {
 	SfShareRecord *record = &copy->record;
 	size_t		len = sf_format_share_locator(record->locator, loc);
-	uint64		nsectors = 0;
-	SfFlatMap	map;
-	SfUnit		unit;
+	uint64		nsectors;
 
 	SF_ASSERT(loc->generation > 0);
 	if (len == 0)
@@ -50,14 +48,8 @@ sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 	 * Of a map in inode pages as many as it would be as it is: the number is
 	 * for statistics.
 	 */
-	if (loc->flags & SF_LOC_INODE)
-		nsectors = sf_bytes_to_sectors(loc->length_bytes);
-	else
-	{
-		sf_format_flat_begin(&map, loc, 0);
-		while (sf_format_flat_next(&map, &unit))
-			nsectors += sf_unit_sectors(&unit);
-	}
+	nsectors = loc->flags & SF_LOC_INODE ? sf_bytes_to_sectors(loc->length_bytes)
+		: sf_object_flat_sectors(loc);
 	record->stored_blocks = Min(sf_blocks_of(nsectors), PG_UINT32_MAX);
 	return true;
 }

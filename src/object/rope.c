@@ -208,8 +208,8 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	node->left = left;
 	node->right = right;
 	node->piece = piece;
-	node->length = sfi_object_add_lengths(sfi_object_add_lengths(Length(left), piece.length),
-										  Length(right));
+	node->length = sf_object_add_lengths(sf_object_add_lengths(Length(left), piece.length),
+										 Length(right));
 	node->data = Data(left) + data_of(&piece) + Data(right);
 	node->nvalues = Values(left) + (piece.kind == SF_PIECE_VALUE) + Values(right);
 	node->npieces = Pieces(left) + 1 + Pieces(right);
@@ -303,13 +303,12 @@ concat(Store *store, RopeNode *left, RopeNode *right)
 	if (!sfi_object_goes_on(&last->piece, &first->piece))
 		return join(store, left, first->piece, right);
 	piece = last->piece;
-	piece.length = sfi_object_add_lengths(piece.length, first->piece.length);
+	piece.length = sf_object_add_lengths(piece.length, first->piece.length);
 	return join(store, without_last(store, left), piece, right);
 }
 
-/* Bytes [from, to) of a piece. */
-static SfPiece
-cut_piece(SfPiece piece, uint64 from, uint64 to)
+SfPiece
+sf_object_cut_piece(SfPiece piece, uint64 from, uint64 to)
 {
 	SF_ASSERT(from < to && to <= piece.length);
 	if (piece.kind == SF_PIECE_BYTES)
@@ -334,7 +333,7 @@ head_of(Store *store, RopeNode *node, uint64 length)
 	if (length >= before + node->piece.length)
 		return join(store, node->left, node->piece,
 					head_of(store, node->right, length - before - node->piece.length));
-	return join(store, node->left, cut_piece(node->piece, 0, length - before), NULL);
+	return join(store, node->left, sf_object_cut_piece(node->piece, 0, length - before), NULL);
 }
 
 /* The part of a tree that follows its first skip bytes. */
@@ -350,7 +349,7 @@ tail_of(Store *store, RopeNode *node, uint64 skip)
 		return join(store, tail_of(store, node->left, skip), node->piece, node->right);
 	if (skip >= before + node->piece.length)
 		return tail_of(store, node->right, skip - before - node->piece.length);
-	return join(store, NULL, cut_piece(node->piece, skip - before, node->piece.length),
+	return join(store, NULL, sf_object_cut_piece(node->piece, skip - before, node->piece.length),
 				node->right);
 }
 
@@ -405,7 +404,8 @@ list_part(const RopeNode *node, uint64 from, uint64 to, SfPiece *pieces)
 	if (from < past && to > first)
 	{
 		if (pieces != NULL)
-			pieces[n] = cut_piece(node->piece, Max(from, first) - first, Min(to, past) - first);
+			pieces[n] = sf_object_cut_piece(node->piece, Max(from, first) - first,
+											Min(to, past) - first);
 		n++;
 	}
 	if (to > past)

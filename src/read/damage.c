@@ -97,7 +97,6 @@ sfi_read_was_given_back(const SfReadJob *job, const SfUnit *unit)
 		sf_object_fate(job->seg, job->loc, run.start, run.nsectors, false) == SF_FATE_LIVES;
 }
 
-/* A unit does not match. */
 void
 sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 						 uint64 unit_no, const SfUnit *unit, uint64 found)
@@ -131,7 +130,6 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 			 errhint("Run securefile_check() on the column.")));
 }
 
-/* A unit lies where no data file is. */
 void
 sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {

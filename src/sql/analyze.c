@@ -69,21 +69,6 @@ stored_datum(Datum value)
 	return datum;
 }
 
-/* The space that a value with a flat map takes. */
-static double
-flat_bytes(const SfLocator *loc)
-{
-	SfFlatMap	map;
-	SfUnit		unit;
-	uint64		nsectors = 0;
-
-	SF_ASSERT(!(loc->flags & SF_LOC_INODE));
-	sf_format_flat_begin(&map, loc, 0);
-	while (sf_format_flat_next(&map, &unit))
-		nsectors += sf_unit_sectors(&unit);
-	return sf_sectors_to_bytes(nsectors);
-}
-
 /* Take a value of the sample into account.  Damaged locators are passed over. */
 static void
 see_value(Seen *seen, Datum value)
@@ -99,7 +84,7 @@ see_value(Seen *seen, Datum value)
 		return;
 	}
 	seen->plain_bytes += loc.length_bytes;
-	seen->stored_bytes += flat_bytes(&loc);
+	seen->stored_bytes += sf_sectors_to_bytes(sf_object_flat_sectors(&loc));
 	seen->values++;
 }
 

@@ -10,7 +10,7 @@
  * Values are told by their SHA-256: one that is kept costs nothing, others are read.  Of values
  * that share an object already one counts.
  *
- * Both sorts spill to disk beyond work_mem.  The first one has hidden digests only (hide.c).
+ * Both sorts spill to disk beyond work_mem.  The first one has hidden digests only.
  * The second one, and the result, have those that more than one value has, as they are:  if
  * any value was encrypted, these stay in memory.
  *
@@ -22,9 +22,13 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "access/detoast.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
+#include "common/sha2.h"
+#include "ddl/ddl.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -34,7 +38,6 @@
 #include "read/read.h"
 #include "space/share_records.h"
 #include "sql/content.h"
-#include "sql/hide.h"
 #include "sql/sample.h"
 #include "stream/stream.h"
 #include "utils/builtins.h"
@@ -45,6 +48,64 @@
 
 PG_FUNCTION_INFO_V1(securefile_duplicates);
 extern Datum securefile_content_digest(PG_FUNCTION_ARGS);
+
+/* ---- digests in a form that may get to temporary files, and tells nobody of the contents ---- */
+
+/*
+ * A digest confirms a guess.  So what is sorted, and spills to disk, is the digest under a
+ * key that is new with each call and never leaves its memory.  Equal digests have equal forms,
+ * and the call gets the digest back.
+ *
+ *	 form = tag, digest XOR stream
+ *	 tag = BLAKE2b of the digest, with the first half of the key
+ *	 stream = XChaCha20 with the other half, and the tag as nonce
+ */
+
+#define HIDDEN_TAG_BYTES	24
+#define HIDDEN_BYTES		(HIDDEN_TAG_BYTES + PG_SHA256_DIGEST_LENGTH)
+
+/* Of one call.  It must not leave the memory of the process. */
+typedef struct HidingKey
+{
+	uint8		tag[32];
+	uint8		stream[32];
+} HidingKey;
+
+StaticAssertDecl(sizeof(((HidingKey *) 0)->tag) >= crypto_generichash_blake2b_KEYBYTES,
+				 "BLAKE2b takes such a key");
+StaticAssertDecl(sizeof(((HidingKey *) 0)->stream) == crypto_stream_xchacha20_KEYBYTES,
+				 "XChaCha20 has such a key");
+StaticAssertDecl(HIDDEN_TAG_BYTES == crypto_stream_xchacha20_NONCEBYTES, "the tag is a nonce");
+
+/* A new key.  ERROR INTERNAL_ERROR when there are no random numbers. */
+static void
+make_hiding_key(HidingKey *key)
+{
+	if (sodium_init() < 0 || !pg_strong_random(key, sizeof(HidingKey)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random key")));
+}
+
+/* Hide a SHA-256: the same bytes for the same digest and key. */
+static void
+hide(const HidingKey *key, const uint8 *digest, uint8 *hidden)
+{
+	(void) crypto_generichash_blake2b(hidden, HIDDEN_TAG_BYTES, digest, PG_SHA256_DIGEST_LENGTH,
+									  key->tag, sizeof(key->tag));
+	(void) crypto_stream_xchacha20_xor(hidden + HIDDEN_TAG_BYTES, digest,
+									   PG_SHA256_DIGEST_LENGTH, hidden, key->stream);
+}
+
+/* Get it back. */
+static void
+reveal(const HidingKey *key, const uint8 *hidden, uint8 *digest)
+{
+	(void) crypto_stream_xchacha20_xor(digest, hidden + HIDDEN_TAG_BYTES,
+									   PG_SHA256_DIGEST_LENGTH, hidden, key->stream);
+}
+
+/* ---- what is searched ---- */
 
 /* What is known of a value: the columns of the sort, of which all but the last are keys. */
 enum
@@ -74,7 +135,7 @@ typedef struct Search
 	Datum		found[COLUMNS]; /* what is known of the value at hand */
 	bool		counts;			/* it could be shared */
 	bool		secret;			/* one that counts is encrypted */
-	SfHidingKey key;
+	HidingKey	key;
 	TupleDesc	desc;
 	Tuplesortstate *values;
 	ReturnSetInfo *result;
@@ -92,7 +153,7 @@ typedef struct SortKey
 typedef struct Equals
 {
 	Oid			table_oid;
-	uint8		hidden[SF_HIDDEN_BYTES];	/* digest */
+	uint8		hidden[HIDDEN_BYTES];	/* digest */
 	int64		length;
 	int64		copies;			/* 0: there is none yet */
 	uint64		object_id;		/* of the last one */
@@ -191,13 +252,13 @@ is_looked_for(Datum value)
 
 /* The digest of a value as it may get to disk. */
 static Datum
-hidden_digest(const SfHidingKey *key, Datum value)
+hidden_digest(const HidingKey *key, Datum value)
 {
 	bytea	   *digest = DatumGetByteaPP(DirectFunctionCall1(securefile_content_digest, value));
-	bytea	   *hidden = sfi_sql_new_bytea(SF_HIDDEN_BYTES);
+	bytea	   *hidden = sfi_sql_new_bytea(HIDDEN_BYTES);
 
 	SF_ASSERT(VARSIZE_ANY_EXHDR(digest) == PG_SHA256_DIGEST_LENGTH);
-	sfi_sql_hide(key, (const uint8 *) VARDATA_ANY(digest), (uint8 *) VARDATA(hidden));
+	hide(key, (const uint8 *) VARDATA_ANY(digest), (uint8 *) VARDATA(hidden));
 	/* memory that is used again may get to disk as padding */
 	explicit_bzero(VARDATA_ANY(digest), PG_SHA256_DIGEST_LENGTH);
 	return PointerGetDatum(hidden);
@@ -281,7 +342,7 @@ put_group(Search *search, const Equals *group)
 		return;
 	SF_ASSERT(group->own_bytes >= group->most_bytes);
 	digest = sfi_sql_new_bytea(PG_SHA256_DIGEST_LENGTH);
-	sfi_sql_reveal(&search->key, group->hidden, (uint8 *) VARDATA(digest));
+	reveal(&search->key, group->hidden, (uint8 *) VARDATA(digest));
 	values[RESULT_TABLE] = ObjectIdGetDatum(group->table_oid);
 	values[RESULT_DIGEST] = PointerGetDatum(digest);
 	values[RESULT_LENGTH] = Int64GetDatum(group->length);
@@ -404,9 +465,9 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	search = palloc0(sizeof(Search));
 	search->result = (ReturnSetInfo *) fcinfo->resultinfo;
-	sfi_sql_hiding_key(&search->key);
+	make_hiding_key(&search->key);
 	sfi_sample_begin(&search->rows, fcinfo, 0, 0);
-	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0));
+	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0), false);
 	begin_values(search);
 	sfi_sample_take(&search->rows, look_at_value, put_value, search);
 	put_groups(search);

@@ -40,22 +40,17 @@ typedef struct Source
 	int64		length;
 } Source;
 
-/* A part of the result: a range of a rope, or (NULL) pieces. */
-typedef struct Part
-{
-	SfRope	   *rope;
-	int64		from;
-	int64		to;
-	SfPiece    *pieces;
-	int			npieces;
-} Part;
-
-#define MAX_PARTS		3
-
+/*
+ * The result, of parts that are added in order: those on a rope, or NULL, if none of them comes
+ * from one; and pieces that follow these.
+ */
 typedef struct Composed
 {
-	Part		parts[MAX_PARTS];
-	int			nparts;
+	MemoryContext parent;		/* of the rope */
+	SfRope	   *rope;
+	SfPiece    *pieces;
+	int64		npieces;
+	int64		size;			/* room for so many */
 } Composed;
 
 /* Take a value as a source of parts: a rope, or a list of pieces. */
@@ -77,25 +72,39 @@ open_source(Datum value)
 	return source;
 }
 
-static Part *
-next_part(Composed *result)
+/* Of two ropes, each of which may be NULL, the one of more pieces. */
+static SfRope *
+longer_rope(SfRope *a, SfRope *b)
 {
-	Part	   *part = &result->parts[result->nparts++];
+	if (a == NULL || b == NULL)
+		return a == NULL ? b : a;
+	return sf_object_rope_npieces(b) > sf_object_rope_npieces(a) ? b : a;
+}
 
-	SF_ASSERT(result->nparts <= MAX_PARTS);
-	*part = (Part) {NULL};
-	return part;
+/*
+ * Begin a result; like: the longest of the ropes that parts of it come from, or NULL.  In an
+ * aggregate the rope is the next state, so it lies in the memory of the aggregate.
+ */
+static Composed
+begin_result(FunctionCallInfo fcinfo, SfRope *like)
+{
+	Composed	result = {.rope = NULL};
+
+	if (!AggCheckCallContext(fcinfo, &result.parent))
+		result.parent = CurrentMemoryContext;
+	if (like != NULL)
+		result.rope = sf_object_rope_begin(like, result.parent);
+	return result;
 }
 
 static void
 add_piece(Composed *result, SfPiece piece)
 {
-	Part	   *part = next_part(result);
-
 	if (piece.length == 0)
 		return;
-	part->pieces = palloc(sizeof(SfPiece));
-	part->pieces[part->npieces++] = piece;
+	result->pieces = sf_base_array_grow(result->pieces, result->npieces, &result->size,
+										sizeof(SfPiece), CurrentMemoryContext);
+	result->pieces[result->npieces++] = piece;
 }
 
 static void
@@ -104,48 +113,36 @@ add_bytes(Composed *result, bytea *bytes)
 	add_piece(result, (SfPiece) {SF_PIECE_BYTES, VARSIZE_ANY_EXHDR(bytes), 0, VARDATA_ANY(bytes)});
 }
 
+/* Put the pieces on the rope. */
 static void
-add_zeros(Composed *result, int64 len)
+append_pieces(Composed *result)
 {
-	add_piece(result, (SfPiece) {SF_PIECE_ZEROS, len});
+	SF_ASSERT(result->rope != NULL && result->npieces <= PG_INT32_MAX);
+	if (result->npieces > 0)
+		sf_object_rope_append_pieces(result->rope, result->pieces, result->npieces);
+	result->npieces = 0;
 }
 
-/* The pieces of bytes [from, to) of a value, as far as it has them. */
-static void
-cut_pieces(Part *part, const Source *source)
-{
-	int64		at = 0;
-
-	part->pieces = palloc_extended(Max(source->npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
-	for (int i = 0; i < source->npieces; at += source->pieces[i++].length)
-	{
-		SfPiece		piece = source->pieces[i];
-		int64		first = Max(part->from, at);
-		int64		past = Min(part->to, (int64) (at + piece.length));
-
-		if (first >= past)
-			continue;
-		if (piece.kind == SF_PIECE_BYTES)
-			piece.bytes += first - at;
-		else
-			piece.start += first - at;
-		piece.length = past - first;
-		part->pieces[part->npieces++] = piece;
-	}
-	SF_ASSERT(part->npieces <= source->npieces);
-}
-
+/* Bytes [from, to) of a value, as far as it has them. */
 static void
 add_range(Composed *result, const Source *source, int64 from, int64 to)
 {
-	Part	   *part = next_part(result);
+	int64		at = 0;
 
 	SF_ASSERT(from >= 0 && from <= to);
-	part->rope = source->rope;
-	part->from = from;
-	part->to = to;
-	if (part->rope == NULL)
-		cut_pieces(part, source);
+	if (source->rope != NULL)
+	{
+		append_pieces(result);
+		sf_object_rope_append_range(result->rope, source->rope, from, to);
+	}
+	for (int i = 0; i < source->npieces; at += source->pieces[i++].length)
+	{
+		int64		first = Max(from, at);
+		int64		past = Min(to, (int64) (at + source->pieces[i].length));
+
+		if (first < past)
+			add_piece(result, sf_object_cut_piece(source->pieces[i], first - at, past - at));
+	}
 }
 
 /* Are all bytes in memory, and few enough for an INLINE value?  *length: their number. */
@@ -195,92 +192,29 @@ compose_flat(const SfPiece *pieces, int n)
 	return PointerGetDatum(value);
 }
 
-/* All pieces in one list; false if some of them are in a rope. */
-static bool
-list_flat_pieces(const Composed *result, SfPiece **pieces, int64 *n)
-{
-	*n = 0;
-	for (int i = 0; i < result->nparts; i++)
-	{
-		if (result->parts[i].rope != NULL)
-			return false;
-		*n += result->parts[i].npieces;
-	}
-	*pieces = palloc_extended(Max(*n, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
-	SF_ASSERT(*n >= 0 && result->nparts <= MAX_PARTS);
-	*n = 0;
-	for (int i = 0; i < result->nparts; i++)
-	{
-		const Part *part = &result->parts[i];
-
-		if (part->npieces > 0)
-			memcpy(*pieces + *n, part->pieces, part->npieces * sizeof(SfPiece));
-		*n += part->npieces;
-	}
-	return true;
-}
-
-/* The longest of the ropes in it, or NULL. */
-static SfRope *
-longest_rope(const Composed *result)
-{
-	SfRope	   *longest = NULL;
-
-	for (int i = 0; i < result->nparts; i++)
-	{
-		SfRope	   *rope = result->parts[i].rope;
-
-		if (rope != NULL &&
-			(longest == NULL || sf_object_rope_npieces(rope) > sf_object_rope_npieces(longest)))
-			longest = rope;
-	}
-	return longest;
-}
-
 /*
- * The value that has these parts, on a rope unless it is short enough to be flat.  In an
- * aggregate the rope is the next state, so it lies in the memory of the aggregate.
+ * The value that has the parts: flat while a copy is cheap, else on a rope, unless that turns
+ * out to be short.
  */
 static Datum
-compose_rope(const Composed *result, FunctionCallInfo fcinfo)
+compose(Composed *result)
 {
-	MemoryContext parent;
-	SfRope	   *rope;
 	SfPiece    *pieces;
+	int64		length;
 	int			n;
 
-	if (!AggCheckCallContext(fcinfo, &parent))
-		parent = CurrentMemoryContext;
-	rope = sf_object_rope_begin(longest_rope(result), parent);
-	for (int i = 0; i < result->nparts; i++)
-	{
-		const Part *part = &result->parts[i];
-
-		if (part->rope != NULL)
-			sf_object_rope_append_range(rope, part->rope, part->from, part->to);
-		else
-			sf_object_rope_append_pieces(rope, part->pieces, part->npieces);
-	}
-	if (sf_object_rope_has_values(rope) &&
-		(sf_object_rope_npieces(rope) > FLAT_PIECES / 2 ||
-		 sf_object_rope_data(rope) > FLAT_BYTES / 2))
-		return sf_object_rope_datum(rope);
-	n = sf_object_rope_pieces(rope, &pieces);
+	if (result->rope == NULL && (is_little(result->pieces, result->npieces) ||
+								 fits_inline(result->pieces, result->npieces, &length)))
+		return compose_flat(result->pieces, result->npieces);
+	if (result->rope == NULL)
+		result->rope = sf_object_rope_begin(NULL, result->parent);
+	append_pieces(result);
+	if (sf_object_rope_has_values(result->rope) &&
+		(sf_object_rope_npieces(result->rope) > FLAT_PIECES / 2 ||
+		 sf_object_rope_data(result->rope) > FLAT_BYTES / 2))
+		return sf_object_rope_datum(result->rope);
+	n = sf_object_rope_pieces(result->rope, &pieces);
 	return compose_flat(pieces, n);
-}
-
-/* The value that has these parts: flat while a copy is cheap, else on a rope. */
-static Datum
-compose(const Composed *result, FunctionCallInfo fcinfo)
-{
-	SfPiece    *pieces;
-	int64		n;
-	int64		length;
-
-	if (list_flat_pieces(result, &pieces, &n) &&
-		(is_little(pieces, n) || fits_inline(pieces, n, &length)))
-		return compose_flat(pieces, n);
-	return compose_rope(result, fcinfo);
 }
 
 /* ---- || ---- */
@@ -290,33 +224,33 @@ securefile_concat(PG_FUNCTION_ARGS)
 {
 	Source		left = open_source(PG_GETARG_DATUM(0));
 	Source		right = open_source(PG_GETARG_DATUM(1));
-	Composed	result = {.nparts = 0};
+	Composed	result = begin_result(fcinfo, longer_rope(left.rope, right.rope));
 
 	add_range(&result, &left, 0, PG_INT64_MAX);
 	add_range(&result, &right, 0, PG_INT64_MAX);
-	return compose(&result, fcinfo);
+	return compose(&result);
 }
 
 Datum
 securefile_concat_bytea(PG_FUNCTION_ARGS)
 {
 	Source		left = open_source(PG_GETARG_DATUM(0));
-	Composed	result = {.nparts = 0};
+	Composed	result = begin_result(fcinfo, left.rope);
 
 	add_range(&result, &left, 0, PG_INT64_MAX);
 	add_bytes(&result, PG_GETARG_BYTEA_PP(1));
-	return compose(&result, fcinfo);
+	return compose(&result);
 }
 
 Datum
 securefile_prepend(PG_FUNCTION_ARGS)
 {
 	Source		right = open_source(PG_GETARG_DATUM(1));
-	Composed	result = {.nparts = 0};
+	Composed	result = begin_result(fcinfo, right.rope);
 
 	add_bytes(&result, PG_GETARG_BYTEA_PP(0));
 	add_range(&result, &right, 0, PG_INT64_MAX);
-	return compose(&result, fcinfo);
+	return compose(&result);
 }
 
 /* ---- overlay() ---- */
@@ -329,7 +263,7 @@ static Datum
 overlay(FunctionCallInfo fcinfo, bytea *bytes, int64 start, int64 len)
 {
 	Source		source = open_source(PG_GETARG_DATUM(0));
-	Composed	result = {.nparts = 0};
+	Composed	result;
 	int64		past;
 
 	if (start <= 0)
@@ -340,10 +274,11 @@ overlay(FunctionCallInfo fcinfo, bytea *bytes, int64 start, int64 len)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("bigint out of range")));
+	result = begin_result(fcinfo, source.rope);
 	add_range(&result, &source, 0, start - 1);
 	add_bytes(&result, bytes);
 	add_range(&result, &source, Max(past, 0), PG_INT64_MAX);
-	return compose(&result, fcinfo);
+	return compose(&result);
 }
 
 Datum
@@ -381,13 +316,14 @@ securefile_truncate_value(PG_FUNCTION_ARGS)
 {
 	Source		source = open_source(PG_GETARG_DATUM(0));
 	int64		length = PG_GETARG_INT64(1);
-	Composed	result = {.nparts = 0};
+	Composed	result;
 
 	if (length < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("length of a securefile value cannot be negative")));
+	result = begin_result(fcinfo, source.rope);
 	add_range(&result, &source, 0, length);
-	add_zeros(&result, Max(length - source.length, 0));
-	return compose(&result, fcinfo);
+	add_piece(&result, (SfPiece) {SF_PIECE_ZEROS, Max(length - source.length, 0)});
+	return compose(&result);
 }

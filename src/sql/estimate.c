@@ -116,15 +116,6 @@ typedef struct Estimate
 	Totals		totals;
 } Estimate;
 
-/* ---- arguments ---- */
-
-static void
-open_rows(Estimate *estimate, Oid table_oid)
-{
-	estimate->attnum = sfi_sample_open(&estimate->rows, table_oid);
-	estimate->in_row = sf_ddl_describe(table_oid, estimate->attnum).options.in_row;
-}
-
 /* ---- one value: reading ---- */
 
 /*
@@ -468,8 +459,8 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	estimate->sample.plain = palloc(MOST_PARTS * SF_UNIT_SIZE);
 	estimate->coded = palloc(SF_UNIT_SIZE);
 	estimate->decoded = palloc(SF_UNIT_SIZE);
-	open_rows(estimate, PG_GETARG_OID(0));
-
+	estimate->attnum = sfi_sample_open(&estimate->rows, PG_GETARG_OID(0), false);
+	estimate->in_row = sf_ddl_describe(PG_GETARG_OID(0), estimate->attnum).options.in_row;
 	sfi_sample_take(&estimate->rows, read_sample, count_value, estimate);
 	table_close(estimate->rows.rel, NoLock);
 	/* the server may write what lies in memory that is given back, as padding */

@@ -19,8 +19,8 @@
 #include "sql/sql.h"
 #include "stream/stream.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_create);
 PG_FUNCTION_INFO_V1(securefile_open);
@@ -86,17 +86,6 @@ parse_mode(const char *mode)
 	return false;
 }
 
-static bool
-column_exists(Oid table_oid, AttrNumber attnum)
-{
-	HeapTuple	tuple = SearchSysCacheAttNum(table_oid, attnum);
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	ReleaseSysCache(tuple);
-	return true;
-}
-
 /*
  * A new version takes space in the column that the value lies in.  Of one that
  * was dropped nobody has privileges; that its values are gone is said later.
@@ -109,9 +98,9 @@ require_update(struct varlena *value)
 	if (sf_read_form(value) != SF_FORM_STORED)
 		return;
 	loc = sf_object_locator(value);
-	if (!column_exists(loc.table_oid, loc.attnum))
-		return;
-	sf_ddl_require_privilege(loc.table_oid, loc.attnum, ACL_UPDATE);
+	/* a column that was dropped has no type */
+	if (OidIsValid(get_atttype(loc.table_oid, loc.attnum)))
+		sf_ddl_require_privilege(loc.table_oid, loc.attnum, ACL_UPDATE);
 }
 
 Datum

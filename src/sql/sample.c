@@ -53,11 +53,13 @@ sfi_sample_begin(SfSample *sample, FunctionCallInfo fcinfo, int least, int usual
 												  ALLOCSET_DEFAULT_SIZES);
 }
 
-AttrNumber
-sfi_sample_column(Oid table_oid, const char *column)
+/* The number of the column, if the caller may take its values, or (owns) owns the table. */
+static AttrNumber
+find_column(Oid table_oid, const char *column, bool owns)
 {
 	char	   *table = get_rel_name(table_oid);
 	char		relkind = get_rel_relkind(table_oid);
+	AttrNumber	attnum;
 
 	if (table == NULL)
 		ereport(ERROR,
@@ -69,20 +71,24 @@ sfi_sample_column(Oid table_oid, const char *column)
 				 errmsg("\"%s\" is not a table", table),
 				 errhint("Name the table that holds the values.")));
 	sf_base_refuse_shell(table_oid);
-	return sf_ddl_find_column(table_oid, column);
+	attnum = sf_ddl_find_column(table_oid, column);
+	if (owns)
+		sf_ddl_require_owner(table_oid);
+	else
+		sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
+	return attnum;
 }
 
-/* Both are asked again under the lock: before it, somebody may have changed them. */
+/* Asked again under the lock: before it, somebody may have changed the column, or the owner. */
 AttrNumber
-sfi_sample_open(SfSample *sample, Oid table_oid)
+sfi_sample_open(SfSample *sample, Oid table_oid, bool owns)
 {
-	AttrNumber	attnum = sfi_sample_column(table_oid, sample->column);
+	AttrNumber	attnum;
 
-	sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
+	(void) find_column(table_oid, sample->column, owns);
 	sf_base_refuse_other_temp(table_oid);
-	LockRelationOid(table_oid, AccessShareLock);
-	attnum = sfi_sample_column(table_oid, sample->column);
-	sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
+	LockRelationOid(table_oid, owns ? ShareUpdateExclusiveLock : AccessShareLock);
+	attnum = find_column(table_oid, sample->column, owns);
 	sample->rel = table_open(table_oid, NoLock);
 	return attnum;
 }

@@ -14,12 +14,6 @@
 #include "fmgr.h"
 #include "utils/relcache.h"
 
-/*
- * The number of a securefile column.  ERROR UNDEFINED_TABLE, WRONG_OBJECT_TYPE (it is
- * neither a table nor a partitioned one), UNDEFINED_COLUMN, DATATYPE_MISMATCH.
- */
-extern AttrNumber sfi_sample_column(Oid table_oid, const char *column);
-
 /* A sample in the making. */
 typedef struct SfSample
 {
@@ -45,11 +39,13 @@ typedef struct SfSample
 extern void sfi_sample_begin(SfSample *sample, FunctionCallInfo fcinfo, int least, int usual);
 
 /*
- * Open the table of a sample, locked until the transaction ends, as SELECT does; returns the
- * number of the column.  A role without privileges gets no lock.  ERROR of
- * sfi_sample_column(), INSUFFICIENT_PRIVILEGE, FEATURE_NOT_SUPPORTED.
+ * Open the table of a sample, locked until the transaction ends, as SELECT does, or (owns: for its
+ * owner) as ANALYZE does: writers go on, a second call waits.  Returns the number of the column.
+ * A role without privileges gets no lock.  ERROR UNDEFINED_TABLE, WRONG_OBJECT_TYPE (it is
+ * neither a table nor a partitioned one), UNDEFINED_COLUMN, DATATYPE_MISMATCH,
+ * INSUFFICIENT_PRIVILEGE, FEATURE_NOT_SUPPORTED.
  */
-extern AttrNumber sfi_sample_open(SfSample *sample, Oid table_oid);
+extern AttrNumber sfi_sample_open(SfSample *sample, Oid table_oid, bool owns);
 
 /*
  * Take the sample: for each value, read(arg) reads it, or a part of it, and then count(arg)

@@ -25,6 +25,7 @@
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
+#include "tcop/utility.h"
 #include "transform/transform.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
@@ -115,24 +116,6 @@ require_use(const Training *training)
 				   "Change the option of the column to enable_storage_in_row first.");
 	if (sf_config_encrypts(column))
 		refuse_use(training, "Dictionaries have parts of values, and are not encrypted.", NULL);
-}
-
-/* Open the table, as ANALYZE does: writers go on, a second call waits. */
-static void
-lock_table(Training *training, Oid table_oid)
-{
-	AttrNumber	attnum;
-
-	(void) sfi_sample_column(table_oid, training->rows.column);
-	sf_ddl_require_owner(table_oid);
-	sf_base_refuse_other_temp(table_oid);
-	LockRelationOid(table_oid, ShareUpdateExclusiveLock);
-	/* before the lock, somebody may have changed the column, or the owner */
-	attnum = sfi_sample_column(table_oid, training->rows.column);
-	sf_ddl_require_owner(table_oid);
-	training->rows.rel = table_open(table_oid, NoLock);
-	training->column = sf_ddl_describe(table_oid, attnum);
-	require_use(training);
 }
 
 /* ---- the sample ---- */
@@ -342,13 +325,16 @@ securefile_train(PG_FUNCTION_ARGS)
 	uint32		number = 0;
 	uint32		len;
 	bool		gains;
+	AttrNumber	attnum;
 
 	PreventCommandIfReadOnly("securefile_train()");
 	PreventCommandIfParallelMode("securefile_train()");
 	sf_base_require_preload();
 	training = begin_training(fcinfo);
 	require_codec();
-	lock_table(training, PG_GETARG_OID(0));
+	attnum = sfi_sample_open(&training->rows, PG_GETARG_OID(0), true);
+	training->column = sf_ddl_describe(PG_GETARG_OID(0), attnum);
+	require_use(training);
 
 	sfi_sample_take(&training->rows, read_short_value, sort_value, training);
 	len = learn(training, bytes);

@@ -82,7 +82,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 	columns = sf_check_columns(fcinfo, AccessShareLock, true, &locked);
 	foreach(cell, columns)
 	{
-		SfSegment  *seg = sf_check_open_segment(lfirst(cell));
+		SfSegment  *seg = sf_check_open_segment(lfirst(cell), AccessShareLock);
 		SfUsage		usage = sf_space_usage(seg);
 
 		sf_space_release(seg);

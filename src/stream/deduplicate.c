@@ -310,9 +310,8 @@ find_object(const SfSearch *search, const SfContent *content, SfShareId *id, SfS
 	return search_advice(search, content, full, SF_ADVICE_FULL, &full, &known, id, copy);
 }
 
-/* A reference to what has the content, which is guarded; datum NULL: nothing has. */
-static SfValue
-find_reference(const SfSearch *search, const SfContent *content)
+SfValue
+sfi_search_whole(const SfSearch *search, const SfContent *content)
 {
 	SfShareCopy copy;
 	SfShareId	id;
@@ -355,7 +354,7 @@ sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encod
 		return sf_write_value(seg, data, len, encoded, NULL);
 	sfi_search_begin(&search, seg);
 	hash_content(&search, &content);
-	found = find_reference(&search, &content);
+	found = sfi_search_whole(&search, &content);
 	if (found.datum == NULL)
 		return sf_write_value(seg, data, len, encoded, &search.hash);
 	sfi_count_hit(seg, &found.loc);
@@ -403,13 +402,5 @@ sfi_store_found(SfSegment *seg, const SfValue *value, SfFingerprint *hash)
 	sfi_search_begin(&search, seg);
 	hash_value(&search, value, &content);
 	*hash = search.hash;
-	return find_reference(&search, &content);
-}
-
-SfValue
-sfi_search_whole(SfSearch *search, const char *data)
-{
-	const SfContent content = {.data = data, .length = search->length};
-
-	return find_reference(search, &content);
+	return sfi_search_whole(&search, &content);
 }

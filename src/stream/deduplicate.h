@@ -70,8 +70,11 @@ extern void sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
 extern SfReader *sfi_search_prefix(const SfSearch *search, const SfContent *content,
 								   SfShareId *id, SfShareCopy *copy);
 
-/* A reference (palloc'd, placed) to what has all of these bytes, whose hash is set; or NULL. */
-extern SfValue sfi_search_whole(SfSearch *search, const char *data);
+/*
+ * A reference (palloc'd, placed) to what has this content, whose hash is set; datum NULL: nothing
+ * has.
+ */
+extern SfValue sfi_search_whole(const SfSearch *search, const SfContent *content);
 
 /* Has an object these bytes at that place?  False, too, where it cannot be read. */
 extern bool sfi_content_is_at(const SfContent *content, SfReader *there, int64 offset);

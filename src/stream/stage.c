@@ -199,7 +199,6 @@ is_hole_unit(SfStream *stream, uint64 unit_no)
 	return unit.start == SF_HOLE;
 }
 
-#ifdef SF_ASSERTIONS
 static bool
 is_staged(const SfStream *stream, uint64 unit_no)
 {
@@ -229,10 +228,6 @@ check_data_end(SfStream *stream)
 	SF_INVARIANT(T3, stream->draft == NULL || unit_no >= sf_units_of(stream->length) ||
 				 is_hole_unit(stream, unit_no));
 }
-#else
-#define check_cut_unit(stream, end)	((void) 0)
-#define check_data_end(stream)		((void) 0)
-#endif
 
 /*
  * Stage the unit that the nearer end cuts, since its length changes (T1).  What is behind

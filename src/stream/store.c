@@ -255,26 +255,16 @@ private_of(SfSegment *seg, const SfValue *value, const SfPiece *pieces, int npie
 }
 
 /*
- * In a column that deduplicates: a value that changes the row's own one in place is a version
- * of it, and stays private.  All others are looked for.
+ * In a column that deduplicates: what has the same content, or a value of its own that others
+ * can refer to; one that is too sparse stays private.
  */
 static SfValue
-store_once(SfSegment *seg, const SfValue *value, const SfValue *old, bool anew)
+store_once(SfSegment *seg, const SfValue *value, const SfPiece *pieces, int npieces, bool anew)
 {
 	SfFingerprint hash;
 	SfValue		found = {NULL};
-	SfPiece    *pieces;
-	int			npieces;
 
-	if (may_adopt(seg, value) && sf_write_is_version(seg, value) &&
-		sf_write_adopt(seg, value, old))
-		return *value;
-	npieces = sf_read_pieces(value->datum, &pieces);
-	if (value->form == SF_FORM_EDITED && is_editable(seg, old, pieces, npieces))
-		return place(seg, edited_of(old, pieces, npieces), old);
-	if (!anew)
-		found = sfi_store_reflink(seg, value);
-	if (found.datum == NULL && is_too_sparse(pieces, npieces))
+	if (is_too_sparse(pieces, npieces))
 		return place(seg, private_of(seg, value, pieces, npieces), NULL);
 	if (anew && sfi_store_is_as_asked(seg, value))
 		found = sfi_store_reflink(seg, value);
@@ -291,20 +281,23 @@ store_once(SfSegment *seg, const SfValue *value, const SfValue *old, bool anew)
 
 /*
  * Four cases, from cheap to dear: the value is a draft made for this row, and only has to
- * be adopted; it can be copied without its bytes;
- * it is an edit of the row's own value, and its changes are written; else all
- * of it is copied.  old is given up in the last one, since nothing is shared with it.
+ * be adopted; it can be copied without its bytes; it is an edit of the row's own value, and its
+ * changes are written; else all of it is copied.  old is given up in the last one, since nothing
+ * is shared with it.
+ *
+ * In a column that deduplicates, a value that changes the row's own one in place is a version
+ * of it, and stays private.  Other drafts are looked for, and so is what would be copied.
  */
 SfValue
 sf_stream_store(SfSegment *seg, const SfValue *value, const SfValue *old, bool anew)
 {
+	bool		once = sf_config_deduplicates(sf_space_column(seg));
 	SfValue		reflink = {NULL};
 	SfPiece    *pieces;
 	int			npieces;
 
-	if (sf_config_deduplicates(sf_space_column(seg)))
-		return store_once(seg, value, old, anew);
-	if (may_adopt(seg, value) && sf_write_adopt(seg, value, old))
+	if (may_adopt(seg, value) && (!once || sf_write_is_version(seg, value)) &&
+		sf_write_adopt(seg, value, old))
 		return *value;
 	if (!anew)
 		reflink = sfi_store_reflink(seg, value);
@@ -316,5 +309,7 @@ sf_stream_store(SfSegment *seg, const SfValue *value, const SfValue *old, bool a
 	npieces = sf_read_pieces(value->datum, &pieces);
 	if (value->form == SF_FORM_EDITED && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
+	if (once)
+		return store_once(seg, value, pieces, npieces, anew);
 	return place(seg, copy_of(seg, pieces, npieces), NULL);
 }

@@ -354,7 +354,7 @@ find_whole(SfStream *stream)
 		return (SfValue) {NULL};
 	SF_ASSERT(stream->unit_loaded && stream->unit_no == 0);
 	sfi_search_set_full(&search, sfi_hasher_digest(once->hasher), stream->length);
-	return sfi_search_whole(&search, stream->unit);
+	return sfi_search_whole(&search, &(SfContent) {.data = stream->unit, .length = stream->length});
 }
 
 SfValue

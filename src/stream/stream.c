@@ -12,7 +12,9 @@
  * A reader reads ahead (read/reader.c).  A stage writes units of the column's segment as
  * they become whole, so memory is constant however long the value is.  Memory is for
  * values that are small, or whose column has no segment: the result is INLINE then,
- * and the code that places it in a row decides where it goes.
+ * and the code that places it in a row decides where it goes.  All bytes are in one piece
+ * then, so that the length has the limit of such a value, which is checked before any memory is
+ * asked for: the error of palloc would not tell what to do instead.
  *
  * A stream has no end of its own: all it has lies in the memory context that it was made
  * in, or is undone by the transaction.  So an ERROR in the middle leaves nothing to be
@@ -22,9 +24,9 @@
  */
 #include "base/base.h"
 
-#include "common/int.h"
 #include "config/config.h"
 #include "stream/stream_internal.h"
+#include "utils/memutils.h"
 
 /*
  * A stream in the current memory context.  The value is copied: the caller's may go first.
@@ -45,6 +47,75 @@ new_stream(StreamKind kind, struct varlena *value)
 	return stream;
 }
 
+/* ---- values that are changed in memory ---- */
+
+static void
+require_length(int64 length)
+{
+	if (length > SF_INLINE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("securefile value would be too long to be changed in memory"),
+				 errdetail("A value that lies in its row, or in a temporary or unlogged table, can have at most %lld bytes.",
+						   (long long) SF_INLINE_MAX),
+				 errhint("Write a new value with securefile_create() on the column it goes to.")));
+}
+
+/*
+ * Room for length bytes.  It doubles, so that a value that grows by small pieces is not
+ * copied each time, and ends at the limit exactly.
+ */
+static void
+reserve_bytes(SfStream *stream, int64 length)
+{
+	int64		size = Max(stream->bytes_size, 8192);
+
+	require_length(length);
+	if (length <= stream->bytes_size)
+		return;
+	while (size < length)
+		size = Min(size * 2, SF_INLINE_MAX);
+	stream->bytes = stream->bytes == NULL ? MemoryContextAlloc(stream->context, size)
+		: repalloc(stream->bytes, size);
+	stream->bytes_size = size;
+	SF_ASSERT(stream->length <= size && size <= SF_INLINE_MAX);
+}
+
+/*
+ * Begin with a value of any form, or with nothing.  An EDITED value is put together here, once,
+ * and is plain bytes from then on.
+ */
+static SfStream *
+open_in_memory(struct varlena *value)
+{
+	SfStream   *stream = new_stream(STREAM_MEMORY, NULL);
+
+	if (value != NULL)
+	{
+		int64		length = sf_read_length(value);
+
+		reserve_bytes(stream, length);
+		sf_read_range(value, 0, length, stream->bytes);
+		stream->length = length;
+	}
+	return stream;
+}
+
+/* A gap between the old end and the new one reads as zeros, as in a stage. */
+static void
+resize_in_memory(SfStream *stream, int64 length)
+{
+	SF_ASSERT(stream->kind == STREAM_MEMORY && length >= 0);
+	/* memory that a cut makes superfluous is kept: the stream may grow again */
+	reserve_bytes(stream, length);
+	if (length > stream->length)
+		memset(stream->bytes + stream->length, 0, length - stream->length);
+	stream->length = length;
+	SF_ASSERT(length <= stream->bytes_size || length == 0);
+}
+
+/* ---- opening ---- */
+
 /* The reader has a copy of the value already. */
 SfStream *
 sf_stream_open(struct varlena *value)
@@ -63,7 +134,7 @@ sf_stream_create(SfSegment *seg)
 	SfStream   *stream;
 
 	if (seg == NULL)
-		return sfi_memory_open(NULL);
+		return open_in_memory(NULL);
 	stream = new_stream(STREAM_STAGE, NULL);
 	stream->seg = *seg;
 	sfi_hash_begin(stream, seg, NULL);
@@ -117,7 +188,7 @@ edit_edited(struct varlena *value)
 	SfStream   *stream;
 
 	if (base == NULL)
-		return sfi_memory_open(value);
+		return open_in_memory(value);
 	stream = edit_stored(base);
 	sfi_store_pieces(stream, pieces, npieces);
 	return stream;
@@ -133,9 +204,11 @@ sf_stream_edit(struct varlena *value)
 		case SF_FORM_EDITED:
 			return edit_edited(value);
 		default:
-			return sfi_memory_open(value);
+			return open_in_memory(value);
 	}
 }
+
+/* ---- reading and writing ---- */
 
 /* A handle that was opened to read refuses writes, with an error that names it. */
 bool
@@ -177,16 +250,11 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 void
 sf_stream_require_room(const SfStream *stream, int64 object_offset, int64 len)
 {
-	int64		end;
+	int64		end = sf_object_add_lengths(object_offset, len);
 
 	SF_ASSERT(object_offset >= 0 && len >= 0);
-	if (pg_add_s64_overflow(object_offset, len, &end))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("securefile value would be too long"),
-				 errdetail("A value may have at most %lld bytes.", (long long) PG_INT64_MAX)));
 	if (stream->kind == STREAM_MEMORY)
-		sfi_memory_require_length(end);
+		require_length(end);
 }
 
 void
@@ -201,7 +269,7 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 	}
 	SF_ASSERT(stream->kind == STREAM_MEMORY && object_offset >= 0 && len > 0);
 	if (object_offset + len > stream->length)
-		sfi_memory_resize(stream, object_offset + len);
+		resize_in_memory(stream, object_offset + len);
 	memcpy(stream->bytes + object_offset, data, len);
 }
 
@@ -212,7 +280,7 @@ sf_stream_truncate(SfStream *stream, int64 length)
 	if (stream->kind == STREAM_STAGE)
 		sfi_once_resize(stream, length);
 	else
-		sfi_memory_resize(stream, length);
+		resize_in_memory(stream, length);
 }
 
 /*

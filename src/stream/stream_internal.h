@@ -5,8 +5,7 @@
  *
  * handle.c			streams by number
  * cancel.c			cancel requests that come between two uses of a handle
- * stream.c			which kind of stream; opening, finishing, closing
- * in_memory.c		a value that is changed in memory
+ * stream.c			which kind of stream; opening, finishing; a value that is changed in memory
  * stage.c			a value that is changed in its segment, unit by unit
  * hash.c			the SHA-256 of such a value, where the column keeps it
  * hasher.c			the digest of what comes in parts
@@ -82,19 +81,6 @@ extern void sfi_cancel_watch(bool any_open);
 
 /* What was noted has been reported, or is not wanted any more.  Never throws. */
 extern void sfi_cancel_forget(void);
-
-/* ---- in_memory.c ---- */
-
-/*
- * A stream whose bytes are in memory, in CurrentMemoryContext; value: of any form, which
- * it begins with, or NULL: it is empty.  Length: ERROR PROGRAM_LIMIT_EXCEEDED above
- * SF_INLINE_MAX, from all three.
- */
-extern SfStream *sfi_memory_open(struct varlena *value);
-extern void sfi_memory_require_length(int64 length);
-
-/* Cut it, or lengthen it by zeros. */
-extern void sfi_memory_resize(SfStream *stream, int64 length);
 
 /* ---- stage.c ---- */
 

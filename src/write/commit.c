@@ -25,7 +25,7 @@ sf_write_pre_commit(void)
 {
 	SF_ASSERT(GetCurrentTransactionNestLevel() == 1);
 	sfi_work_close();
-	if (!sfi_owner_has_work())
+	if (!sfi_work_has_segments())
 		return;
 	SF_FAULT(commit_before_flush);
 	sfi_gather_flush_all(true);

@@ -88,7 +88,6 @@ sfi_extent_sync_files(void)
 	ndirty = 0;
 }
 
-/* Have all files that were written to been synced, or left to the syncer? */
 bool
 sfi_extent_no_dirty_files(void)
 {
@@ -104,11 +103,6 @@ sfi_extent_forget_files(void)
 
 /* ---- extents ---- */
 
-/*
- * Start the write of one extent; what is behind its end in the last block is zeros.  The
- * file is opened here and not before: an extent of storage that is dropped meanwhile
- * never opens it.
- */
 void
 sfi_extent_start(SfExtent *extent, char *bytes, bool durable)
 {
@@ -147,10 +141,7 @@ wait_extent(SfExtent *extent)
 	extent->stats->ioreap_time_us += sf_io_take_counts().reap_us;
 }
 
-/*
- * Put an extent's bytes into WAL if its column logs, once.  Not before the write was
- * started: a checkpoint that begins after the record relies on the write (see the head).
- */
+/* A checkpoint that begins after the record relies on the write (see the head). */
 void
 sfi_extent_log(SfExtent *extent, const char *bytes)
 {
@@ -188,7 +179,6 @@ settle_extent(SfExtent *extent)
 		sf_io_sync(extent->seg->storage, extent->io.segment_offset, extent->io.len_bytes);
 }
 
-/* An extent has been written: settle it, then log it. */
 void
 sfi_extent_finish(SfExtent *extent, const char *bytes)
 {
@@ -200,7 +190,6 @@ sfi_extent_finish(SfExtent *extent, const char *bytes)
 	sfi_extent_log(extent, bytes);
 }
 
-/* May the record of an extent come before its write is complete? */
 bool
 sfi_extent_logs_in_flight(const SfExtent *extent)
 {

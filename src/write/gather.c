@@ -113,7 +113,6 @@ require_undamaged(void)
 
 /* ---- what must hold (G1 to G3) ---- */
 
-#ifdef SF_ASSERTIONS
 /* Do two extents have a block in common? */
 static bool
 share_block(const SfExtent *a, const SfExtent *b)
@@ -146,10 +145,6 @@ check_tails(const GatherBuffer *buf)
 		SF_INVARIANT(G3, buf->extents[i].nsectors % SF_BLOCK_SECTORS == 0 ||
 					 !sfi_arena_goes_on(buf->extents[i].seg, ExtentEnd(&buf->extents[i])));
 }
-#else
-#define check_extent(buf, extent)		((void) 0)
-#define check_tails(buf)			((void) 0)
-#endif
 
 /*
  * The current buffer's numbers are in order.  Looks at no other extent than the last, so

@@ -279,21 +279,16 @@ sum_up_all(void)
 
 /* ---- logging ---- */
 
-#ifdef SF_ASSERTIONS
 /* L1 and L2, as far as the server tells: not of which level a subtransaction is. */
 static void
 check_fxid(int level, uint64 fxid)
 {
 	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
-	uint64		top = U64FromFullTransactionId(GetTopFullTransactionId());
 
 	SF_INVARIANT(L2, fxid <= U64FromFullTransactionId(GetCurrentFullTransactionId()));
-	SF_INVARIANT(L1, (level == 1) == (fxid == top));
+	SF_INVARIANT(L1, (level == 1) == (fxid == U64FromFullTransactionId(GetTopFullTransactionId())));
 	SF_INVARIANT(L1, TransactionIdIsCurrentTransactionId(xid));
 }
-#else
-#define check_fxid(level, fxid)		((void) 0)
-#endif
 
 /*
  * L1 and L2: the xid that the entries of a level carry.  The xid of the current level is
@@ -495,12 +490,6 @@ sfi_ledger_has(SfStorage storage)
 					return true;
 		}
 	return false;
-}
-
-bool
-sfi_ledger_is_empty(void)
-{
-	return nlevels == 0;
 }
 
 /* ---- savepoints ---- */

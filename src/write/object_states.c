@@ -93,17 +93,6 @@ sfi_objects_set_state(SfObject *object, SfObjectState state)
 
 /* ---- making one ---- */
 
-/*
- * Make the table, and begin to count.  Only a part of the key struct is compared: it has
- * padding.
- */
-static void
-make_hash(void)
-{
-	objects = sf_base_table("securefile objects", KEY_SIZE, sizeof(SfObject), sfi_write_context());
-	forget_at = FORGET_FIRST;
-}
-
 /* Free what is known of an object with more than one run. */
 static void
 free_lists(SfObject *object)
@@ -186,6 +175,24 @@ forget_settled(void)
 }
 
 /*
+ * Before an object is entered: make the table, of whose keys only a part is compared, since they
+ * have padding; or forget old objects, for good, and never between the two halves of an account,
+ * which is_base() needs.
+ */
+static void
+prepare_table(void)
+{
+	if (objects == NULL)
+	{
+		objects = sf_base_table("securefile objects", KEY_SIZE, sizeof(SfObject),
+								sfi_write_context());
+		forget_at = FORGET_FIRST;
+	}
+	else if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
+		forget_settled();
+}
+
+/*
  * The entry of a new object or version.  Its generation is the first from that of the
  * locator on that is free: several versions may be made of one base, and only one of
  * them will be in the row.
@@ -227,15 +234,7 @@ sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 {
 	SfObject   *object;
 
-	if (objects == NULL)
-		make_hash();
-
-	/*
-	 * for good; and never between the two halves of an account, which
-	 * is_base() needs
-	 */
-	if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
-		forget_settled();
+	prepare_table();
 	object = enter_object(loc, base != NULL);
 	begin_object(object, seg, base);
 	SF_ASSERT(base == NULL || (base->object_id == loc->object_id &&
@@ -373,10 +372,7 @@ sfi_objects_refer(SfSegment *seg, const SfLocator *loc)
 	bool		found;
 
 	SF_ASSERT(loc->flags & SF_LOC_SHARED);
-	if (objects == NULL)
-		make_hash();
-	if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
-		forget_settled();
+	prepare_table();
 	object = hash_search(objects, &key, HASH_ENTER, &found);
 	if (found && !object_is_void(object))
 		elog(ERROR, "securefile reference id " UINT64_FORMAT " was given out twice",
@@ -397,7 +393,6 @@ sfi_objects_shared(const SfLocator *loc)
 	return object == NULL || object->state == SF_OBJECT_DEAD ? NULL : object;
 }
 
-/* Is a datum the value that the object was made from? */
 bool
 sfi_objects_is_base(const SfObject *object, struct varlena *datum)
 {
@@ -431,12 +426,6 @@ sfi_objects_has(SfStorage storage)
 			(object->state != SF_OBJECT_DEAD ||
 			 (object->lists != NULL && object->lists->npages + object->lists->norphan_pages > 0));
 	return found;
-}
-
-bool
-sfi_objects_is_empty(void)
-{
-	return objects == NULL;
 }
 
 /*

@@ -279,7 +279,6 @@ typedef struct GivenUp
 	SfOwned		unshared;
 } GivenUp;
 
-#ifdef SF_ASSERTIONS
 /* Sectors that one value has and the other one, if there is one, has not. */
 static uint64
 count_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
@@ -310,9 +309,6 @@ check_unshared(const GivenUp *given)
 				 count_minus(given->seg, given->loc, NULL) +
 				 count_minus(given->seg, next, given->loc));
 }
-#else
-#define check_unshared(given)	((void) 0)
-#endif
 
 /* Find what the value does not share with others (an SfBaseStep). */
 static void
@@ -491,13 +487,6 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 }
 
 /* ---- what pre-commit has to log ---- */
-
-bool
-sfi_owner_has_work(void)
-{
-	return !sfi_objects_is_empty() || !sfi_plain_is_empty() || !sfi_shares_is_empty() ||
-		!sfi_ledger_is_empty();
-}
 
 bool
 sf_write_has_notes(SfStorage storage)

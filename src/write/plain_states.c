@@ -151,12 +151,6 @@ sfi_plain_has(SfStorage storage)
 	return found;
 }
 
-bool
-sfi_plain_is_empty(void)
-{
-	return groups == NULL;
-}
-
 void
 sfi_plain_reset(void)
 {

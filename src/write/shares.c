@@ -339,12 +339,6 @@ sfi_shares_has(SfStorage storage)
 	return found;
 }
 
-bool
-sfi_shares_is_empty(void)
-{
-	return shares == NULL;
-}
-
 void
 sfi_shares_reset(void)
 {

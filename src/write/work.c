@@ -112,6 +112,12 @@ sfi_write_segment(SfSegment *seg)
 	return segments[nsegments++] = copy;
 }
 
+bool
+sfi_work_has_segments(void)
+{
+	return nsegments > 0;
+}
+
 void
 sfi_work_reset(void)
 {

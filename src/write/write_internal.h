@@ -65,6 +65,12 @@ extern void *sfi_write_make_room(void *array, int64 n, int64 *size, Size item);
  */
 extern SfSegment *sfi_write_segment(SfSegment *seg);
 
+/*
+ * Has the transaction a copy of a segment?  If not it has noted nothing, since all notes are
+ * of a segment.  Never throws.
+ */
+extern bool sfi_work_has_segments(void);
+
 /* Transaction end, after everything else of this room.  Never throws. */
 extern void sfi_work_reset(void);
 
@@ -165,9 +171,6 @@ typedef enum SfObjectState
 	SF_OBJECT_LOST,
 } SfObjectState;
 
-/* Did this transaction place or free anything?  Never throws. */
-extern bool sfi_owner_has_work(void);
-
 /* Pre-commit: log what rows have got and lost, and the pages that nobody owns. */
 extern void sfi_owner_log(void);
 
@@ -235,9 +238,8 @@ extern void sfi_objects_set_state(SfObject *object, SfObjectState state);
 /* Is a STORED datum (detoasted; may be damaged) the value that the object was made from? */
 extern bool sfi_objects_is_base(const SfObject *object, struct varlena *datum);
 
-/* Is there one in that storage; was there ever one in this transaction? */
+/* Is there one in that storage? */
 extern bool sfi_objects_has(SfStorage storage);
-extern bool sfi_objects_is_empty(void);
 
 /* Pre-commit: note in the ledger what pages nobody owns. */
 extern void sfi_objects_collect(void);
@@ -262,9 +264,8 @@ extern void sfi_shares_add_row(SfSegment *seg, const SfLocator *loc);
 /* Pre-commit, before the ledger is logged: publish own records, settle guards. */
 extern void sfi_shares_settle(void);
 
-/* Is there one in that storage; was there ever one in this transaction? */
+/* Is there one in that storage? */
 extern bool sfi_shares_has(SfStorage storage);
-extern bool sfi_shares_is_empty(void);
 
 extern void sfi_shares_reset(void);
 
@@ -282,9 +283,8 @@ extern SfObjectState sfi_plain_state(const SfLocator *loc, SfSegment **seg);
 /* Change the state of one that is not dead. */
 extern void sfi_plain_set(const SfLocator *loc, SfObjectState state);
 
-/* Is there one in that storage; was there ever one in this transaction? */
+/* Is there one in that storage? */
 extern bool sfi_plain_has(SfStorage storage);
-extern bool sfi_plain_is_empty(void);
 
 extern void sfi_plain_reset(void);
 
@@ -319,9 +319,8 @@ extern void sfi_ledger_bound(void);
 /* Pre-commit: log all that is left. */
 extern void sfi_ledger_log(void);
 
-/* Is there a note about that storage, or was one logged; is there any? */
+/* Is there a note about that storage, or was one logged? */
 extern bool sfi_ledger_has(SfStorage storage);
-extern bool sfi_ledger_is_empty(void);
 
 extern void sfi_ledger_reset(void);
 
