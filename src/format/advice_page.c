@@ -256,8 +256,6 @@ split_problem(const SfAdviceBucket *bucket, SfOp op)
 {
 	uint32_t	page;
 
-	if (op.len != sizeof(page))
-		return "split of a bucket of advice has an impossible length";
 	memcpy(&page, op.payload, sizeof(page));
 	if (bucket->depth == SF_ADVICE_DEPTH_MAX)
 		return "bucket of advice cannot be split any more";
@@ -269,12 +267,8 @@ sf_format_advice_op_problem(const void *content, SfOp op)
 {
 	SfAdvice	entry;
 
-	if (content == NULL)
-		return "advice is changed on a page that is made new";
 	if (op.code == SF_OP_ADVICE_SPLIT)
 		return split_problem(content, op);
-	if (op.len != sizeof(entry))
-		return "entry of advice has an impossible length";
 	memcpy(&entry, op.payload, sizeof(entry));
 	return sf_format_advice_problem(&entry);
 }
