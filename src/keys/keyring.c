@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 
 #include "keys/keys_internal.h"
-#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 

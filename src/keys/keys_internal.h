@@ -10,8 +10,6 @@
 
 #include "keys/keys.h"
 
-#include <sys/types.h>
-
 /* ---- why keys cannot be loaded ---- */
 
 /* The number that comes with each kind is in brackets. */

@@ -20,7 +20,6 @@
 
 #include "keys/keys_internal.h"
 #include "space/key_pages.h"
-#include "transform/transform.h"
 #include "utils/lsyscache.h"
 
 /* What the tag of a wrapped key covers. */

@@ -28,7 +28,6 @@
 #include "io/io.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
-#include "pgstat.h"
 #include "space/space.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -36,6 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #define RESTART_SECONDS		5
 

@@ -26,11 +26,9 @@
 #define SF_READ_INTERNAL_H
 
 #include "lib/ilist.h"
-#include "object/object.h"
 #include "read/read.h"
 #include "stats/stats.h"
 #include "transform/transform.h"
-#include "utils/palloc.h"
 
 /*
  * Gets the plain bytes of a unit that is sound, which are good until it returns; NULL if they
