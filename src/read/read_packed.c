@@ -25,7 +25,6 @@ packed_bytes(struct varlena *datum)
 	return (const uint8 *) VARDATA_ANY(datum);
 }
 
-/* ERROR: the value is damaged. */
 SF_NORETURN static void
 report_damaged(const char *problem)
 {

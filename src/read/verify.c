@@ -12,6 +12,8 @@
  * faster, and it leaves the page cache to the readers of values.  For short ones, what the
  * system reads ahead is worth more.
  *
+ * The same walk finds the units that are not on this server, since their data is not in WAL.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

@@ -309,7 +309,6 @@ _Static_assert(sizeof(HashPlace) == 24, "HashPlace is an on-disk format");
 _Static_assert(SF_NONCE_BYTES + sizeof(SfContentHash) + SF_TAG_BYTES == SF_SEALED_HASH_SIZE,
 			   "a sealed hash is as long as locators have it");
 
-/* The place of the hash of a version. */
 static HashPlace
 hash_place_of(const SfLocator *version)
 {
