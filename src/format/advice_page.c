@@ -34,19 +34,13 @@ _Static_assert(SF_ADVICE_SAME_MAX < SF_ADVICE_BUCKET_MAX, "a bucket has room for
 
 /* ---- what is possible ---- */
 
-static bool
-is_possible_page(uint32_t page)
-{
-	return page != 0 && page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
-}
-
 /* Asked of each entry that is found, too: a page without a seal is believed. */
 const char *
 sf_format_advice_problem(const SfAdvice *entry)
 {
 	if (entry->reserved != 0)
 		return "entry of advice has something in a reserved place";
-	return is_possible_page(entry->page) && entry->cell < SF_SHARE_CELLS ? NULL :
+	return sf_is_dynamic_page(entry->page) && entry->cell < SF_SHARE_CELLS ? NULL :
 		"entry of advice names an impossible share record";
 }
 
@@ -68,7 +62,7 @@ sf_format_advice_bucket_problem(const SfAdviceBucket *bucket, uint32_t number)
 	if (bucket->number != number)
 		return "bucket of advice has the number of another one";
 	for (int i = 0; i < SF_ADVICE_DEPTH_MAX; i++)
-		if (i >= first_depth(bucket) && i < bucket->depth ? !is_possible_page(bucket->pages[i]) :
+		if (i >= first_depth(bucket) && i < bucket->depth ? !sf_is_dynamic_page(bucket->pages[i]) :
 			bucket->pages[i] != 0)
 			return "bucket of advice leads to an impossible page";
 	for (int i = 0; i < bucket->nentries; i++)
@@ -256,12 +250,10 @@ split_problem(const SfAdviceBucket *bucket, SfOp op)
 {
 	uint32_t	page;
 
-	if (op.len != sizeof(page))
-		return "split of a bucket of advice has an impossible length";
 	memcpy(&page, op.payload, sizeof(page));
 	if (bucket->depth == SF_ADVICE_DEPTH_MAX)
 		return "bucket of advice cannot be split any more";
-	return is_possible_page(page) ? NULL : "bucket of advice leads to an impossible page";
+	return sf_is_dynamic_page(page) ? NULL : "bucket of advice leads to an impossible page";
 }
 
 const char *
@@ -269,12 +261,8 @@ sf_format_advice_op_problem(const void *content, SfOp op)
 {
 	SfAdvice	entry;
 
-	if (content == NULL)
-		return "advice is changed on a page that is made new";
 	if (op.code == SF_OP_ADVICE_SPLIT)
 		return split_problem(content, op);
-	if (op.len != sizeof(entry))
-		return "entry of advice has an impossible length";
 	memcpy(&entry, op.payload, sizeof(entry));
 	return sf_format_advice_problem(&entry);
 }

@@ -68,24 +68,20 @@ init_problem(Look *look, SfOp op)
 
 /* A new header. */
 static const char *
-header_op_problem(SfOp op)
+header_op_problem(Look *look, SfOp op)
 {
 	FixedPart	fixed = {{0}};
 
-	if (op.len != sizeof(fixed.header))
-		return "segment header has an impossible length";
 	memcpy(&fixed.header, op.payload, op.len);
-	return sf_format_page_problem(SF_PAGE_HEADER, &fixed);
+	return sf_format_page_problem(look->type, &fixed);
 }
 
 /* A range of a space map ends on its page. */
 static const char *
-range_problem(SfOp op)
+range_problem(Look *look, SfOp op)
 {
 	SfMapRange	range;
 
-	if (op.len != sizeof(range))
-		return "range of the space map has an impossible length";
 	memcpy(&range, op.payload, sizeof(range));
 	return (uint32_t) range.first + range.count_minus_1 < SF_MAP_SECTORS ? NULL :
 		"range of the space map leaves its page";
@@ -147,7 +143,7 @@ indexes_problem(Look *look, SfOp op)
 
 /* A share record, whose cells lie on the page. */
 static const char *
-share_put_problem(SfOp op)
+share_put_problem(Look *look, SfOp op)
 {
 	SfSharePut	put;
 	union
@@ -169,12 +165,10 @@ share_put_problem(SfOp op)
 
 /* The state and the number of references of a record that is there. */
 static const char *
-share_set_problem(const Look *look, SfOp op)
+share_set_problem(Look *look, SfOp op)
 {
 	SfShareSet	set;
 
-	if (op.len != sizeof(set))
-		return "change of a share record has an impossible length";
 	memcpy(&set, op.payload, sizeof(set));
 	if (set.state < SF_SHARE_RESERVED || set.state > SF_SHARE_DEAD)
 		return "share record has an unknown state";
@@ -183,12 +177,10 @@ share_set_problem(const Look *look, SfOp op)
 }
 
 static const char *
-share_clear_problem(SfOp op)
+share_clear_problem(Look *look, SfOp op)
 {
 	SfShareClear clear;
 
-	if (op.len != sizeof(clear))
-		return "cells of a share record have an impossible length";
 	memcpy(&clear, op.payload, sizeof(clear));
 	return clear.ncells > 0 && clear.cell + clear.ncells <= SF_SHARE_CELLS ? NULL :
 		"cells of a share record leave their page";
@@ -196,12 +188,10 @@ share_clear_problem(SfOp op)
 
 /* An entry that takes the place of one that is there. */
 static const char *
-pend_put_problem(const Look *look, SfOp op)
+pend_put_problem(Look *look, SfOp op)
 {
 	SfPendPut	put;
 
-	if (op.len != sizeof(put))
-		return "pending entry has an impossible length";
 	memcpy(&put, op.payload, sizeof(put));
 	if (put.index >= look->nentries)
 		return "place of a pending entry is not one";
@@ -209,82 +199,76 @@ pend_put_problem(const Look *look, SfOp op)
 }
 
 static const char *
-mark_problem(SfOp op)
+mark_problem(Look *look, SfOp op)
 {
 	uint64_t	mark;
 
-	if (op.len != sizeof(mark))
-		return "owner's mark has an impossible length";
 	memcpy(&mark, op.payload, sizeof(mark));
 	return sf_format_mark_problem(mark);
 }
 
+static const char *
+advice_problem(Look *look, SfOp op)
+{
+	return look->content == NULL ? "advice is changed on a page that is made new" :
+		sf_format_advice_op_problem(look->content, op);
+}
+
+/* What is to be known of a kind of operation. */
+typedef struct OpKind
+{
+	SfPageType	type;			/* of the page, which is there */
+	size_t		len;			/* of the payload; 0: problem() asks */
+	const char *other_len;		/* what is wrong if it has another length */
+	const char *(*problem) (Look *look, SfOp op);	/* else; or NULL */
+} OpKind;
+
+/* All but SF_OP_INIT. */
+static const OpKind op_kinds[] = {
+	[SF_OP_HEADER] = {SF_PAGE_HEADER, sizeof(SfHeader),
+		"segment header has an impossible length", header_op_problem},
+	[SF_OP_MAP_SET] = {SF_PAGE_MAP, sizeof(SfMapRange),
+		"range of the space map has an impossible length", range_problem},
+	[SF_OP_MAP_CLEAR] = {SF_PAGE_MAP, sizeof(SfMapRange),
+		"range of the space map has an impossible length", range_problem},
+	[SF_OP_PEND_ADD] = {SF_PAGE_PENDING, .problem = add_problem},
+	[SF_OP_PEND_REMOVE] = {SF_PAGE_PENDING, .problem = indexes_problem},
+	[SF_OP_PEND_COMMITTED] = {SF_PAGE_PENDING, .problem = indexes_problem},
+	[SF_OP_PEND_NEXT] = {SF_PAGE_PENDING, sizeof(uint32_t),
+		"number of the next pending page has an impossible length", NULL},
+	[SF_OP_SHARE_PUT] = {SF_PAGE_SHARE, .problem = share_put_problem},
+	[SF_OP_SHARE_SET] = {SF_PAGE_SHARE, sizeof(SfShareSet),
+		"change of a share record has an impossible length", share_set_problem},
+	[SF_OP_SHARE_CLEAR] = {SF_PAGE_SHARE, sizeof(SfShareClear),
+		"cells of a share record have an impossible length", share_clear_problem},
+	[SF_OP_PEND_PUT] = {SF_PAGE_PENDING, sizeof(SfPendPut),
+		"pending entry has an impossible length", pend_put_problem},
+	[SF_OP_ADVICE_ADD] = {SF_PAGE_ADVICE_BUCKET, sizeof(SfAdvice),
+		"entry of advice has an impossible length", advice_problem},
+	[SF_OP_ADVICE_REMOVE] = {SF_PAGE_ADVICE_BUCKET, sizeof(SfAdvice),
+		"entry of advice has an impossible length", advice_problem},
+	[SF_OP_ADVICE_SPLIT] = {SF_PAGE_ADVICE_BUCKET, sizeof(uint32_t),
+		"split of a bucket of advice has an impossible length", advice_problem},
+	[SF_OP_MARK] = {SF_PAGE_INODE, sizeof(uint64_t),
+		"owner's mark has an impossible length", mark_problem},
+};
+
 /*
  * One operation: it is of a known kind, for a page of this type, and its payload is
- * sound.  Every kind but SF_OP_INIT works on a page that is there and has a type.
+ * sound.  Codes come from a record: one without a row is of a later version.
  */
 static const char *
 op_problem(Look *look, SfOp op)
 {
-	static const SfPageType wanted[] = {
-		[SF_OP_HEADER] = SF_PAGE_HEADER,
-		[SF_OP_MAP_SET] = SF_PAGE_MAP,
-		[SF_OP_MAP_CLEAR] = SF_PAGE_MAP,
-		[SF_OP_PEND_ADD] = SF_PAGE_PENDING,
-		[SF_OP_PEND_REMOVE] = SF_PAGE_PENDING,
-		[SF_OP_PEND_COMMITTED] = SF_PAGE_PENDING,
-		[SF_OP_PEND_NEXT] = SF_PAGE_PENDING,
-		[SF_OP_SHARE_PUT] = SF_PAGE_SHARE,
-		[SF_OP_SHARE_SET] = SF_PAGE_SHARE,
-		[SF_OP_SHARE_CLEAR] = SF_PAGE_SHARE,
-		[SF_OP_PEND_PUT] = SF_PAGE_PENDING,
-		[SF_OP_ADVICE_ADD] = SF_PAGE_ADVICE_BUCKET,
-		[SF_OP_ADVICE_REMOVE] = SF_PAGE_ADVICE_BUCKET,
-		[SF_OP_ADVICE_SPLIT] = SF_PAGE_ADVICE_BUCKET,
-		[SF_OP_MARK] = SF_PAGE_INODE,
-	};
-
 	if (op.code == SF_OP_INIT)
 		return init_problem(look, op);
-
-	/*
-	 * Codes come from a record.  The table says what they apply to; a code
-	 * without a row is one of a later version.
-	 */
-	if (op.code >= sizeof(wanted) / sizeof(wanted[0]) || wanted[op.code] == 0)
+	if (op.code >= sizeof(op_kinds) / sizeof(op_kinds[0]) || op_kinds[op.code].type == 0)
 		return "change of an unknown kind";
-	if (wanted[op.code] != look->type)
+	if (op_kinds[op.code].type != look->type)
 		return "change of a page of another type";
-	switch (op.code)
-	{
-		case SF_OP_HEADER:
-			return header_op_problem(op);
-		case SF_OP_MAP_SET:
-		case SF_OP_MAP_CLEAR:
-			return range_problem(op);
-		case SF_OP_PEND_ADD:
-			return add_problem(look, op);
-		case SF_OP_PEND_REMOVE:
-		case SF_OP_PEND_COMMITTED:
-			return indexes_problem(look, op);
-		case SF_OP_SHARE_PUT:
-			return share_put_problem(op);
-		case SF_OP_SHARE_SET:
-			return share_set_problem(look, op);
-		case SF_OP_SHARE_CLEAR:
-			return share_clear_problem(op);
-		case SF_OP_PEND_PUT:
-			return pend_put_problem(look, op);
-		case SF_OP_MARK:
-			return mark_problem(op);
-		case SF_OP_ADVICE_ADD:
-		case SF_OP_ADVICE_REMOVE:
-		case SF_OP_ADVICE_SPLIT:
-			return sf_format_advice_op_problem(look->content, op);
-		default:
-			return op.len == sizeof(uint32_t) ? NULL :
-				"number of the next pending page has an impossible length";
-	}
+	if (op_kinds[op.code].len > 0 && op_kinds[op.code].len != op.len)
+		return op_kinds[op.code].other_len;
+	return op_kinds[op.code].problem == NULL ? NULL : op_kinds[op.code].problem(look, op);
 }
 
 SfOp

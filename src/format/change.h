@@ -70,10 +70,7 @@ extern const char *sf_format_ops_problem(SfPageType type, const void *content,
  */
 extern void sf_format_op_apply(void *content, SfOp op);
 
-/*
- * The same for SF_OP_ADVICE_* (advice_page.c), which apply to a page that is sound; NULL: the list
- * makes it new.
- */
+/* The same for SF_OP_ADVICE_* of the right length (advice_page.c), on a page that is sound. */
 extern const char *sf_format_advice_op_problem(const void *content, SfOp op);
 extern void sf_format_advice_apply(void *content, SfOp op);
 

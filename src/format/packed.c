@@ -14,26 +14,27 @@
 
 #include "format/packed.h"
 
-/* Look at what begins behind the header of either form. */
+/* Look at what begins behind the header of a value that is not encrypted. */
 static const char *
-body_problem(const uint8_t *data, size_t len, size_t header, SfUnit *unit, uint32_t *plain_bytes)
+body_problem(const uint8_t *data, size_t len, SfPacked *packed)
 {
-	memcpy(plain_bytes, data + header, sizeof(*plain_bytes));
-	*unit = (SfUnit) {.stored_bytes = (uint32_t) (len - header), .flags = data[1]};
-	if (len > SF_UNIT_SIZE || *plain_bytes > SF_UNIT_SIZE ||
-		unit->stored_bytes - SF_CODED_OVERHEAD >= *plain_bytes)
+	memcpy(&packed->plain_bytes, data + packed->header, sizeof(packed->plain_bytes));
+	packed->unit = (SfUnit) {.stored_bytes = (uint32_t) (len - packed->header), .flags = data[1]};
+	if (len > SF_UNIT_SIZE || packed->plain_bytes > SF_UNIT_SIZE ||
+		packed->unit.stored_bytes - SF_CODED_OVERHEAD >= packed->plain_bytes)
 		return "compressed value has an impossible length";
 	return NULL;
 }
 
-const char *
-sf_format_packed_decode(const uint8_t *data, size_t len, SfUnit *unit, uint32_t *plain_bytes)
+static const char *
+packed_problem(const uint8_t *data, size_t len, SfPacked *packed)
 {
 	if (len <= SF_PACKED_HEADER + SF_CODED_OVERHEAD || data[0] != SF_FORM_PACKED)
 		return "compressed value has the wrong size";
 	if (data[1] == SF_CODEC_RAW || data[1] >= SF_CODEC_TRAINED || data[2] != 0 || data[3] != 0)
 		return "compressed value has an unknown codec";
-	return body_problem(data, len, SF_PACKED_HEADER, unit, plain_bytes);
+	packed->header = SF_PACKED_HEADER;
+	return body_problem(data, len, packed);
 }
 
 void
@@ -46,9 +47,9 @@ sf_format_packed_encode(uint8_t *data, uint32_t codec)
 
 /* Can there be such a segment? */
 static bool
-is_possible_home(SfHome home)
+is_possible_home(const SfHome *home)
 {
-	return home.table_oid != 0 && home.attnum > 0 && home.incarnation != 0;
+	return home->table_oid != 0 && home->attnum > 0 && home->incarnation != 0;
 }
 
 /* A TRAINED value begins with these bytes. */
@@ -63,21 +64,21 @@ typedef struct TrainedHead
 
 _Static_assert(sizeof(TrainedHead) == SF_TRAINED_HEADER, "TrainedHead is an on-disk format");
 
-const char *
-sf_format_trained_decode(const uint8_t *data, size_t len, SfUnit *unit, uint32_t *plain_bytes,
-						 SfHome *home)
+static const char *
+trained_problem(const uint8_t *data, size_t len, SfPacked *packed)
 {
 	TrainedHead head;
 
-	if (len <= SF_TRAINED_HEADER + SF_CODED_OVERHEAD || data[0] != SF_FORM_TRAINED)
+	if (len <= SF_TRAINED_HEADER + SF_CODED_OVERHEAD)
 		return "compressed value has the wrong size";
 	memcpy(&head, data, sizeof(head));
+	packed->header = sizeof(head);
+	packed->home = (SfHome) {head.table_oid, head.attnum, head.incarnation};
 	if (head.codec != SF_CODEC_TRAINED)
 		return "compressed value has an unknown codec";
-	if (!is_possible_home((SfHome) {head.table_oid, head.attnum, head.incarnation}))
+	if (!is_possible_home(&packed->home))
 		return "compressed value names no segment";
-	*home = (SfHome) {head.table_oid, head.attnum, head.incarnation};
-	return body_problem(data, len, SF_TRAINED_HEADER, unit, plain_bytes);
+	return body_problem(data, len, packed);
 }
 
 void
@@ -105,41 +106,56 @@ typedef struct SealedHead
 _Static_assert(sizeof(SealedHead) == SF_SEALED_HEADER, "SealedHead is an on-disk format");
 
 /* An empty value is INLINE, and one of more than a unit is never in its row. */
-const char *
-sf_format_sealed_decode(const uint8_t *data, size_t len, SfSealed *sealed)
+static const char *
+sealed_problem(const uint8_t *data, size_t len, SfPacked *packed)
 {
 	SealedHead	head;
-	uint32_t	stored_bytes;
+	uint32_t	stored_bytes = (uint32_t) (len - SF_SEALED_OVERHEAD);
 
-	if (len <= SF_SEALED_OVERHEAD || len > SF_UNIT_SIZE || data[0] != SF_FORM_SEALED)
+	if (len <= SF_SEALED_OVERHEAD || len > SF_UNIT_SIZE)
 		return "encrypted value has the wrong size";
 	memcpy(&head, data, sizeof(head));
+	packed->header = sizeof(head);
+	packed->home = (SfHome) {head.table_oid, head.attnum, head.incarnation};
+	packed->key_id = head.key_id;
+	packed->plain_bytes = head.plain_bytes;
+	packed->unit = (SfUnit) {.stored_bytes = stored_bytes, .flags = head.codec};
 	if (head.codec > SF_CODEC_MAX || head.reserved != 0)
 		return "encrypted value has an unknown codec";
 	if (head.key_id == 0)
 		return "encrypted value names no key";
-	if (!is_possible_home((SfHome) {head.table_oid, head.attnum, head.incarnation}))
+	if (!is_possible_home(&packed->home))
 		return "encrypted value names no segment";
-	stored_bytes = (uint32_t) (len - SF_SEALED_OVERHEAD);
 	if (head.plain_bytes > SF_UNIT_SIZE ||
 		(head.codec == SF_CODEC_RAW ? stored_bytes != head.plain_bytes
 		 : stored_bytes <= SF_CODED_OVERHEAD ||
 		 stored_bytes - SF_CODED_OVERHEAD >= head.plain_bytes))
 		return "encrypted value has an impossible length";
-	sealed->home = (SfHome) {head.table_oid, head.attnum, head.incarnation};
-	sealed->key_id = head.key_id;
-	sealed->plain_bytes = head.plain_bytes;
-	sealed->unit = (SfUnit) {.stored_bytes = stored_bytes, .flags = head.codec};
 	return NULL;
 }
 
 void
-sf_format_sealed_encode(uint8_t *data, const SfSealed *sealed)
+sf_format_sealed_encode(uint8_t *data, const SfPacked *packed)
 {
 	SealedHead	head = {
-		SF_FORM_SEALED, (uint8_t) sealed->unit.flags, sealed->key_id, sealed->home.table_oid,
-		sealed->home.attnum, 0, sealed->plain_bytes, sealed->home.incarnation
+		SF_FORM_SEALED, (uint8_t) packed->unit.flags, packed->key_id, packed->home.table_oid,
+		packed->home.attnum, 0, packed->plain_bytes, packed->home.incarnation
 	};
 
 	memcpy(data, &head, sizeof(head));
+}
+
+const char *
+sf_format_packed_decode(const uint8_t *data, size_t len, SfPacked *packed)
+{
+	memset(packed, 0, sizeof(*packed));
+	switch (len > 0 ? data[0] : 0)
+	{
+		case SF_FORM_TRAINED:
+			return trained_problem(data, len, packed);
+		case SF_FORM_SEALED:
+			return sealed_problem(data, len, packed);
+		default:
+			return packed_problem(data, len, packed);
+	}
 }

@@ -11,20 +11,13 @@
 
 #include "format/format.h"
 
-/*
- * A PACKED value (data: its bytes from the form on): its compressed bytes, which begin at
- * SF_PACKED_HEADER, as if they were those of a unit, and how many plain bytes they say
- * that they stand for.  NULL when sound as far as that can be seen without decoding,
- * else a static text that says what is wrong.
- */
-#define SF_PACKED_HEADER		4
-extern const char *sf_format_packed_decode(const uint8_t *data, size_t len, SfUnit *unit,
-										   uint32_t *plain_bytes);
+#define SF_PACKED_HEADER		4	/* bytes before what is stored */
+#define SF_TRAINED_HEADER		16
+#define SF_SEALED_HEADER		24	/* bytes before the nonce; the tag covers
+									 * them */
+#define SF_SEALED_OVERHEAD		64	/* these, the nonce and the tag */
 
-/* Fill in the first SF_PACKED_HEADER bytes of a PACKED value. */
-extern void sf_format_packed_encode(uint8_t *data, uint32_t codec);
-
-/* The segment that has the dictionary of a TRAINED value. */
+/* The segment that has the dictionary of a TRAINED value, or the key of a SEALED one. */
 typedef struct SfHome
 {
 	uint32_t	table_oid;
@@ -32,32 +25,26 @@ typedef struct SfHome
 	uint64_t	incarnation;
 } SfHome;
 
-/* The same for a TRAINED value, whose compressed bytes begin at SF_TRAINED_HEADER. */
-#define SF_TRAINED_HEADER		16
-extern const char *sf_format_trained_decode(const uint8_t *data, size_t len, SfUnit *unit,
-											uint32_t *plain_bytes, SfHome *home);
-
-/* Fill in the first SF_TRAINED_HEADER bytes of a TRAINED value. */
-extern void sf_format_trained_encode(uint8_t *data, const SfHome *home);
+/* Such a value, looked at. */
+typedef struct SfPacked
+{
+	SfUnit		unit;			/* how its contents are stored, when they are
+								 * decrypted: as if they were a unit */
+	uint32_t	plain_bytes;	/* that it says it stands for */
+	uint32_t	header;			/* SF_PACKED_HEADER, .. of its form */
+	SfHome		home;			/* TRAINED, SEALED; else 0 */
+	uint16_t	key_id;			/* SEALED; else 0 */
+} SfPacked;
 
 /*
- * A SEALED value, looked at: bytes are those of its nonce, and behind it; unit says how its
- * contents are stored when they are decrypted.
+ * Look at a value (data: its bytes from the form on).  NULL when sound as far as that can be
+ * seen without decoding, else a static text that says what is wrong.
  */
-typedef struct SfSealed
-{
-	SfHome		home;
-	uint16_t	key_id;
-	uint32_t	plain_bytes;
-	SfUnit		unit;
-} SfSealed;
+extern const char *sf_format_packed_decode(const uint8_t *data, size_t len, SfPacked *packed);
 
-#define SF_SEALED_HEADER		24	/* bytes before the nonce; the tag covers
-									 * them */
-#define SF_SEALED_OVERHEAD		64	/* these, the nonce and the tag */
-extern const char *sf_format_sealed_decode(const uint8_t *data, size_t len, SfSealed *sealed);
-
-/* Fill in the first SF_SEALED_HEADER bytes of a SEALED value. */
-extern void sf_format_sealed_encode(uint8_t *data, const SfSealed *sealed);
+/* Fill in the header of a PACKED, a TRAINED, and a SEALED value. */
+extern void sf_format_packed_encode(uint8_t *data, uint32_t codec);
+extern void sf_format_trained_encode(uint8_t *data, const SfHome *home);
+extern void sf_format_sealed_encode(uint8_t *data, const SfPacked *packed);
 
 #endif							/* SF_FORMAT_PACKED_H */

@@ -13,7 +13,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stddef.h>
 #include <string.h>
 
 #include "format/dictionary.h"
@@ -33,7 +32,7 @@ is_possible_number(uint64_t number)
 static bool
 can_be_named(uint32_t page)
 {
-	return page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
+	return page == 0 || sf_is_dynamic_page(page);
 }
 
 /* The pages of keys, share records, advice and dictionaries. */
@@ -186,10 +185,9 @@ bucket_problem(const void *content)
 static uint32_t
 bucket_len(const void *content)
 {
-	uint32_t	n = ((const SfAdviceBucket *) content)->nentries;
+	const SfAdviceBucket *bucket = content;
 
-	return n > SF_ADVICE_BUCKET_MAX ? 0 :
-		offsetof(SfAdviceBucket, entries) + n * sizeof(SfAdvice);
+	return bucket->nentries > SF_ADVICE_BUCKET_MAX ? 0 : sf_advice_bucket_size(bucket);
 }
 
 _Static_assert(sizeof(SfAdviceBucket) <= SF_PAGE_CONTENT, "a bucket of advice fits its page");
@@ -304,7 +302,7 @@ sf_format_child_problem(const SfChild *child)
 {
 	if (child->page == SF_NO_PAGE)
 		return child->stamp == 0 ? NULL : "pointer has a stamp and no page";
-	if (child->page == 0 || !can_be_named(child->page))
+	if (!sf_is_dynamic_page(child->page))
 		return "pointer leads to an impossible page";
 	return child->stamp > 0 ? NULL : "pointer has no stamp";
 }
@@ -327,6 +325,6 @@ sf_format_entry_problem(const SfPendEntry *entry)
 	if (!kind->is_page)
 		return sf_format_is_possible_run(entry->start, entry->count) ? NULL :
 			"pending entry names an impossible run";
-	return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ?
-		NULL : "pending entry names an impossible page";
+	return entry->start < SF_NO_PAGE && sf_is_dynamic_page(entry->start) ? NULL :
+		"pending entry names an impossible page";
 }

@@ -55,6 +55,13 @@ typedef struct SfPageTrailer
 #define SF_IS_MAP_PAGE(p)		((p) != 0 && ((p) - 1) % SF_MAP_STRIDE == 0)
 #define SF_NO_PAGE				UINT32_MAX
 
+/* Can a page be a dynamic one? */
+static inline bool
+sf_is_dynamic_page(uint32_t page)
+{
+	return page != 0 && page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
+}
+
 /*
  * Header page contents
  *

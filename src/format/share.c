@@ -21,19 +21,11 @@ _Static_assert(sizeof(SfPendPut) == 32, "SfPendPut is an on-disk format");
 
 /* ---- records ---- */
 
-/* The object id that the locator of a record has. */
-static uint64_t
-located_id(const SfShareRecord *record)
-{
-	uint64_t	id;
-
-	memcpy(&id, record->locator + OBJECT_ID_AT, sizeof(id));
-	return id;
-}
-
 const char *
 sf_format_share_problem(const SfShareRecord *record, size_t len)
 {
+	uint64_t	located_id;
+
 	if (len < sizeof(SfShareRecord) || len != sf_share_record_size(record) ||
 		record->locator_bytes < SF_LOCATOR_HEADER || len > SF_SHARE_RECORD_MAX)
 		return "share record has an impossible length";
@@ -41,7 +33,8 @@ sf_format_share_problem(const SfShareRecord *record, size_t len)
 		return "share record has an unknown state";
 	if (record->object_id == 0 || record->object_id > SF_NUMBER_MAX)
 		return "share record has an impossible object id";
-	if (located_id(record) != record->object_id)
+	memcpy(&located_id, record->locator + OBJECT_ID_AT, sizeof(located_id));
+	if (located_id != record->object_id)
 		return "share record has the locator of another object";
 	if (record->hash_method > SF_SHARE_HASH_KEYED)
 		return "share record has an unknown kind of hash";

@@ -167,8 +167,7 @@ sf_share_of_start(uint64_t start)
 static inline bool
 sf_share_is_possible(SfShareId id)
 {
-	return id.page != 0 && id.page != SF_NO_PAGE && !SF_IS_MAP_PAGE(id.page) &&
-		id.cell < SF_SHARE_CELLS;
+	return sf_is_dynamic_page(id.page) && id.cell < SF_SHARE_CELLS;
 }
 
 /* Does the object keep the SHA-256 of its value? */

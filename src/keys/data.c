@@ -24,7 +24,6 @@
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
 #include "space/key_pages.h"
-#include "transform/transform.h"
 #include "utils/timestamp.h"
 
 #define KEPT			64

@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 
 #include "keys/keys_internal.h"
-#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 
@@ -158,8 +157,8 @@ current_set(void)
 	return &keyring->sets[pg_atomic_read_u32(&keyring->current)];
 }
 
-static const SfKeyEntry *
-find_key(const SfKeySet *set, const char *name)
+const SfKeyEntry *
+sfi_keys_find(const SfKeySet *set, const char *name)
 {
 	for (int i = 0; i < set->count; i++)
 	{
@@ -174,7 +173,7 @@ static const SfKeyEntry *
 find_master(const SfKeySet *set)
 {
 	if (sf_master_key[0] != '\0')
-		return find_key(set, sf_master_key);
+		return sfi_keys_find(set, sf_master_key);
 	return set->count == 1 ? &set->entries[0] : NULL;
 }
 
@@ -186,7 +185,7 @@ sf_keys_with_master(const char *name, SfKeysUse use, void *arg)
 	if (keyring == NULL)
 		return false;
 	LWLockAcquire(lock, LW_SHARED);
-	entry = find_key(current_set(), name);
+	entry = sfi_keys_find(current_set(), name);
 	if (entry != NULL)
 		use(entry->key, entry->check, arg);
 	LWLockRelease(lock);

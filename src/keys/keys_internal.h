@@ -10,8 +10,6 @@
 
 #include "keys/keys.h"
 
-#include <sys/types.h>
-
 /* ---- why keys cannot be loaded ---- */
 
 /* The number that comes with each kind is in brackets. */
@@ -84,6 +82,9 @@ extern SfKeySet *sfi_keys_replace_begin(void);
  * one is wiped, and the lock released.
  */
 extern void sfi_keys_replace_end(bool replace);
+
+/* The key of that name in a set, or NULL.  Never throws. */
+extern const SfKeyEntry *sfi_keys_find(const SfKeySet *set, const char *name);
 
 /* Note that the command failed at start.  A load that succeeds forgets it. */
 extern void sfi_keys_note_failed(void);

@@ -29,18 +29,6 @@ is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* Does a set have a key of this name? */
-static bool
-has_name(const SfKeySet *set, const char *name)
-{
-	for (int i = 0; i < set->count; i++)
-	{
-		if (strcmp(set->entries[i].name, name) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* Decode a key; false if these are not 64 hexadecimal digits. */
 static bool
 decode_key(uint8 *key, const char *hex, size_t len_bytes)
@@ -86,7 +74,7 @@ parse_key(const char *text, size_t len, int line, SfKeySet *set, SfKeyFailure *f
 	if (!sf_config_is_key_name(text, name_len))
 		return sfi_keys_fail(failure, SF_KEY_BAD_NAME, line);
 	memcpy(entry->name, text, name_len);
-	if (has_name(set, entry->name))
+	if (sfi_keys_find(set, entry->name) != NULL)
 		return sfi_keys_fail(failure, SF_KEY_TWICE, line);
 	if (sodium_is_zero(entry->key, SF_KEY_BYTES))
 		return sfi_keys_fail(failure, SF_KEY_ZEROS, line);

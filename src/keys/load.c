@@ -10,8 +10,6 @@
  */
 #include "base/base.h"
 
-#include <sodium.h>
-
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"

@@ -20,7 +20,6 @@
 
 #include "keys/keys_internal.h"
 #include "space/key_pages.h"
-#include "transform/transform.h"
 #include "utils/lsyscache.h"
 
 /* What the tag of a wrapped key covers. */
@@ -217,47 +216,30 @@ sfi_keys_column_name(const SfSegment *seg)
 	return psprintf("column \"%s\" of table \"%s\"", column, table);
 }
 
-SF_NORETURN static void
-refuse_missing_master(const SfSegment *seg, const SfWrappedKey *entry)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("master key \"%s\" of %s is not loaded", entry->master,
-					sfi_keys_column_name(seg)),
-			 errdetail("It wraps data key %u of the column.  A key of that name with other bytes is not the same.",
-					   entry->key_id),
-			 errhint("Have securefile.key_command print it, and call securefile_load_keys().")));
-}
-
-SF_NORETURN static void
-report_not_genuine(const SfSegment *seg, uint32 key_id)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("data key %u of %s cannot be authenticated", key_id, sfi_keys_column_name(seg)),
-			 errdetail("It was not wrapped for this column with the master key that it names, or was changed since."),
-			 errhint("Run securefile_check() on the column.")));
-}
-
-SF_NORETURN static void
-refuse_destroyed(const SfSegment *seg, uint32 key_id)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("data key %u of %s was destroyed", key_id, sfi_keys_column_name(seg)),
-			 errdetail("securefile_shred() was called for the column.  What the key has encrypted cannot be read any more."),
-			 errhint("Such rows can be deleted, and their values be replaced by new ones.")));
-}
-
 void
 sfi_keys_refuse(const SfSegment *seg, const SfWrappedKey *entry, SfUnwrapped result)
 {
+	const char *column = sfi_keys_column_name(seg);
+
 	SF_ASSERT(result != SF_UNWRAPPED);
 	if (result == SF_UNWRAP_DESTROYED)
-		refuse_destroyed(seg, entry->key_id);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("data key %u of %s was destroyed", entry->key_id, column),
+				 errdetail("securefile_shred() was called for the column.  What the key has encrypted cannot be read any more."),
+				 errhint("Such rows can be deleted, and their values be replaced by new ones.")));
 	if (result == SF_UNWRAP_NO_MASTER)
-		refuse_missing_master(seg, entry);
-	report_not_genuine(seg, entry->key_id);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("master key \"%s\" of %s is not loaded", entry->master, column),
+				 errdetail("It wraps data key %u of the column.  A key of that name with other bytes is not the same.",
+						   entry->key_id),
+				 errhint("Have securefile.key_command print it, and call securefile_load_keys().")));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("data key %u of %s cannot be authenticated", entry->key_id, column),
+			 errdetail("It was not wrapped for this column with the master key that it names, or was changed since."),
+			 errhint("Run securefile_check() on the column.")));
 }
 
 void

@@ -28,7 +28,6 @@
 #include "io/io.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
-#include "pgstat.h"
 #include "space/space.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -36,6 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #define RESTART_SECONDS		5
 
@@ -215,9 +215,8 @@ note_database(SfStorage storage, void *arg)
 	dbs->with_files = list_append_unique_oid(dbs->with_files, SfStorageDb(storage));
 }
 
-/* Allocates the lists in the given context, which outlives the transaction. */
 static void
-read_pg_database(Databases *dbs, MemoryContext context)
+read_pg_database(Databases *dbs)
 {
 	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
 	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
@@ -226,12 +225,10 @@ read_pg_database(Databases *dbs, MemoryContext context)
 	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-		MemoryContext old = MemoryContextSwitchTo(context);
 
 		dbs->existing = lappend_oid(dbs->existing, form->oid);
 		if (form->datallowconn && !database_is_invalid_form(form))
 			dbs->connectable = lappend_oid(dbs->connectable, form->oid);
-		MemoryContextSwitchTo(old);
 	}
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -263,20 +260,22 @@ remove_orphans(Databases *dbs)
 	}
 }
 
-/* Find out which databases exist and which have data files; a transaction of its own. */
+/*
+ * Find out which databases exist and which have data files; a transaction of its own, which
+ * the lists outlive.
+ */
 static Databases
-survey(MemoryContext context)
+survey(void)
 {
 	Databases	dbs = {NIL, NIL, NIL};
-	MemoryContext old;
+	MemoryContext context = CurrentMemoryContext;
 
 	SF_ASSERT(!IsTransactionState());
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
-	old = MemoryContextSwitchTo(context);
+	MemoryContextSwitchTo(context);
 	sf_io_scan(InvalidOid, note_database, &dbs);
-	MemoryContextSwitchTo(old);
-	read_pg_database(&dbs, context);
+	read_pg_database(&dbs);
 	if (!RecoveryInProgress())
 		remove_orphans(&dbs);
 	CommitTransactionCommand();
@@ -286,15 +285,14 @@ survey(MemoryContext context)
 
 /* One pass: a worker, one after the other, for each database in need. */
 static void
-run_pass(MemoryContext context, bool visit_all)
+run_pass(bool visit_all)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
 	bool		overflow;
 	List	   *marked = sfi_monitor_take_marks(&overflow);
 
 	if (marked != NIL || overflow || visit_all)
 	{
-		Databases	dbs = survey(context);
+		Databases	dbs = survey();
 		ListCell   *cell;
 
 		foreach(cell, dbs.connectable)
@@ -312,16 +310,13 @@ run_pass(MemoryContext context, bool visit_all)
 		}
 	}
 	sfi_monitor_note_pass();
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(context);
 }
 
 /* A pass on a standby: each database that has data files is visited. */
 static void
-run_fetch_pass(MemoryContext context)
+run_fetch_pass(void)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
-	Databases	dbs = survey(context);
+	Databases	dbs = survey();
 	ListCell   *cell;
 
 	foreach(cell, dbs.connectable)
@@ -332,8 +327,6 @@ run_fetch_pass(MemoryContext context)
 		if (list_member_oid(dbs.with_files, db) && RecoveryInProgress())
 			run_worker(db, &fetches);
 	}
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(context);
 }
 
 /* Milliseconds that are left of the nap; a changed setting counts at once. */
@@ -358,15 +351,17 @@ securefile_monitor_launcher(Datum arg)
 	before_shmem_exit(note_exit, (Datum) 0);
 	sfi_monitor_note_launcher(MyProcPid);
 
+	MemoryContextSwitchTo(context);
 	for (;;)
 	{
 		long		left = nap_left(last_pass);
 
+		MemoryContextReset(context);
 		serve_interrupts();
 		if (RecoveryInProgress())
 		{
 			if (sf_fetch_from[0] != '\0')
-				run_fetch_pass(context);
+				run_fetch_pass();
 			nap(sf_monitor_naptime_s * 1000L);
 		}
 		else if (sf_monitor_enabled && left <= 0)
@@ -375,7 +370,7 @@ securefile_monitor_launcher(Datum arg)
 			 * the first pass finds the leftovers of a crash, or of a long
 			 * time off
 			 */
-			run_pass(context, passes++ % VISIT_ALL_EVERY == 0);
+			run_pass(passes++ % VISIT_ALL_EVERY == 0);
 			last_pass = GetCurrentTimestamp();
 		}
 		else

@@ -58,7 +58,7 @@ maintain_segment(Relation rel, Oid *table_oid)
 	return work.fading || work.entries_seen > work.entries_resolved;
 }
 
-/* One transaction on one segment.  Leaves segments alone that are in use. */
+/* Work on one segment, unless it is in use. */
 static bool
 visit_segment(Oid relid)
 {
@@ -66,9 +66,6 @@ visit_segment(Oid relid)
 	Oid			table_oid;
 	bool		come_back = true;
 
-	SF_ASSERT(!IsTransactionState());
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
 	SF_FAULT(monitor_before_visit);
 	if (SF_BREAKS(rule_4) || ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
 	{
@@ -83,8 +80,6 @@ visit_segment(Oid relid)
 		else
 			come_back = false;	/* dropped meanwhile */
 	}
-	CommitTransactionCommand();
-	pgstat_report_activity(STATE_IDLE, NULL);
 	return come_back;
 }
 
@@ -97,31 +92,28 @@ sweep(void)
 {
 	int			kept;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "removing data files of dropped segments");
 	(void) sf_space_sweep(&kept);
-	CommitTransactionCommand();
-	pgstat_report_activity(STATE_IDLE, NULL);
 	return kept > 0;
 }
 
 /*
- * Visit a segment, or, with InvalidOid, sweep.  An error is logged, and the rest of
- * the work goes on.  The step is not tried again before a transaction writes there,
- * or all databases have their turn: otherwise damage would fill the log.
+ * Visit a segment, or, with InvalidOid, sweep; in a transaction of its own.  An error is
+ * logged, and the rest of the work goes on.  The step is not tried again before a transaction
+ * writes there, or all databases have their turn: otherwise damage would fill the log.
  */
 static bool
 visit_guarded(Oid relid)
 {
 	volatile bool come_back = false;
 
+	SF_ASSERT(!IsTransactionState());
 	PG_TRY();
 	{
-		if (OidIsValid(relid))
-			come_back = visit_segment(relid);
-		else
-			come_back = sweep();
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		come_back = OidIsValid(relid) ? visit_segment(relid) : sweep();
+		CommitTransactionCommand();
 	}
 	PG_CATCH();
 	{
@@ -129,10 +121,11 @@ visit_guarded(Oid relid)
 		EmitErrorReport();
 		AbortOutOfAnyTransaction();
 		FlushErrorState();
-		pgstat_report_activity(STATE_IDLE, NULL);
+		come_back = false;
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
+	pgstat_report_activity(STATE_IDLE, NULL);
 	SF_ASSERT(!IsTransactionState());
 	return come_back;
 }

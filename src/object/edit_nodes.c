@@ -314,7 +314,7 @@ write_batch(Batch *batch)
 		 * May load the parent, which moves no node: only sfi_edit_forget()
 		 * does that.
 		 */
-		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
+		SF_ASSERT(sf_is_dynamic_page(pages[i]));
 		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
 					(SfChild) {batch->nodes[i]->inode->stamp, pages[i], 0});
 		SF_INVARIANT(E1, parent_is_changed(edit, batch->nodes[i]));

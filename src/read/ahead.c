@@ -148,24 +148,11 @@ look_up(void *arg)
 	reader->nknown = n;
 }
 
-/*
- * Look up units that have not been asked for: damage of their page is no error
- * yet.
- */
-static void
-look_up_ahead(LookUp *what)
-{
-	ErrorData  *error;
-
-	error = sf_base_guarded_read(look_up, what);
-	if (error != NULL)
-		FreeErrorData(error);
-}
-
 const SfUnit *
 sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 {
 	LookUp		what = {reader, job, unit_no};
+	ErrorData  *error;
 
 	SF_ASSERT(unit_no < reader->value.loc.nunits);
 
@@ -177,8 +164,9 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 	{
 		if (unit_no < SfReadTargetEnd(job->target))
 			look_up(&what);
-		else
-			look_up_ahead(&what);
+		/* nobody has asked for it: damage of its page is no error yet */
+		else if ((error = sf_base_guarded_read(look_up, &what)) != NULL)
+			FreeErrorData(error);
 	}
 	if (unit_no - reader->first_known >= reader->nknown)
 		return NULL;
@@ -233,13 +221,8 @@ fill_ring_ahead(SfReader *reader, SfReadJob *job, uint64 unit_no)
 
 /* ---- reading ---- */
 
-/* An SfReadFinding: if units that failed are asked for, they are read again. */
-static void
-ignore_finding(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
-{
-}
-
-static const SfReadListener nobody = {ignore_finding};
+/* Nobody is told of a unit that failed: if it is asked for, it is read again. */
+static const SfReadListener nobody = {NULL};
 
 /* Take a slot, or go on in the one there is. */
 static bool

@@ -40,6 +40,14 @@ sfi_read_may_be_missing(SfSegment *seg, uint64 object_id)
 	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
 }
 
+void
+sfi_read_tell(const SfReadListener *listener, const char *what, uint64 start_sector, int64 len,
+			  const char *detail)
+{
+	if (listener->found != NULL)
+		listener->found(what, sf_sectors_to_bytes(start_sector), len, detail, listener->arg);
+}
+
 /*
  * Is what is wrong with a unit that its data stayed on another server?  Then
  * that is reported.
@@ -61,8 +69,7 @@ report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit 
 	if (listener->missing != NULL)
 		listener->missing(unit, job->seed, listener->arg);
 	else
-		listener->found("data left behind", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
-						detail, listener->arg);
+		sfi_read_tell(listener, "data left behind", unit->start, unit->stored_bytes, detail);
 	return true;
 }
 
@@ -108,12 +115,10 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 	bool		used;
 	bool		sure;
 
-	if (listener != NULL && report_left_behind(job, listener, unit))
-		return;
 	if (listener != NULL)
 	{
-		listener->found("checksum mismatch", sf_sectors_to_bytes(unit->start),
-						unit->stored_bytes, detail, listener->arg);
+		if (!report_left_behind(job, listener, unit))
+			sfi_read_tell(listener, "checksum mismatch", unit->start, unit->stored_bytes, detail);
 		return;
 	}
 	sf_base_refuse_aborted();
@@ -141,8 +146,8 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 		return;
 	if (listener != NULL)
 	{
-		listener->found("unreadable", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
-						"The unit lies beyond the end of the segment.", listener->arg);
+		sfi_read_tell(listener, "unreadable", unit->start, unit->stored_bytes,
+					  "The unit lies beyond the end of the segment.");
 		return;
 	}
 	if (is_gone(job, run, sf_space_is_used(job->seg, run, false), &sure))
@@ -192,7 +197,6 @@ sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, cons
 								  " has codec %u and %u stored bytes.",
 								  unit_no, sf_sectors_to_bytes(unit->start), unit->flags,
 								  unit->stored_bytes);
-
 	bool		is_missing = reason == SF_DECODE_NO_CODEC || reason == SF_DECODE_NO_CIPHER;
 
 	if (reason == SF_DECODE_NO_MEMORY || (is_missing && listener == NULL))
@@ -201,8 +205,7 @@ sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, cons
 		return;
 	if (listener != NULL)
 	{
-		listener->found("undecodable", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
-						detail, listener->arg);
+		sfi_read_tell(listener, "undecodable", unit->start, unit->stored_bytes, detail);
 		return;
 	}
 	ereport(ERROR,

@@ -5,8 +5,7 @@
  *
  * form.c			the form of a datum
  * value.c			lengths, ranges, whole values
- * verify.c			all of a value checked
- * missing.c		units of a value that are not on this server
+ * verify.c			all of a value checked, or looked at for units that are not on this server
  * units.c			a range of units, read in one go
  * reader.c			readers: values that are read piece by piece
  * ahead.c			reading ahead for readers
@@ -27,11 +26,9 @@
 #define SF_READ_INTERNAL_H
 
 #include "lib/ilist.h"
-#include "object/object.h"
 #include "read/read.h"
 #include "stats/stats.h"
 #include "transform/transform.h"
-#include "utils/palloc.h"
 
 /*
  * Gets the plain bytes of a unit that is sound, which are good until it returns; NULL if they
@@ -46,7 +43,7 @@ typedef void (*SfReadPlain) (uint64 unit_no, const char *plain, void *arg);
  */
 typedef struct SfReadListener
 {
-	SfReadFinding found;
+	SfReadFinding found;		/* NULL: findings are passed over */
 	SfReadPlain plain;			/* NULL: units are not decoded */
 	SfReadMissing missing;		/* NULL: a unit that is not on this server is
 								 * a finding, too */
@@ -290,6 +287,10 @@ extern uint64 sfi_ring_take(SfReadRing *ring, SfReadJob *job, const SfReadListen
 extern uint64 sfi_ring_skip(SfReadRing *ring);
 
 /* ---- damage.c ---- */
+
+/* Tell a listener of bytes of a segment that cannot be returned, from that sector on. */
+extern void sfi_read_tell(const SfReadListener *listener, const char *what, uint64 start_sector,
+						  int64 len, const char *detail);
 
 /* ERROR DATA_CORRUPTED: a value was compressed with a dictionary that is not in its segment. */
 SF_NORETURN extern void sfi_read_report_no_dictionary(uint32 number);

@@ -25,7 +25,6 @@ packed_bytes(struct varlena *datum)
 	return (const uint8 *) VARDATA_ANY(datum);
 }
 
-/* ERROR: the value is damaged. */
 SF_NORETURN static void
 report_damaged(const char *problem)
 {
@@ -35,50 +34,17 @@ report_damaged(const char *problem)
 			 errdetail_internal("%s", problem)));
 }
 
-/* A value, looked at. */
-typedef struct Packed
-{
-	SfUnit		unit;
-	uint32		plain_bytes;
-	const char *stored;			/* of a SEALED one not yet known */
-	SfHome		home;			/* of its dictionary or key; incarnation 0: it
-								 * has none */
-	uint16		key_id;			/* of a SEALED one, else 0 */
-} Packed;
-
-/* The fixed part of a SEALED value. */
-static const char *
-sealed_problem(const uint8 *bytes, Size len, Packed *packed)
-{
-	SfSealed	sealed = {{0}};
-	const char *problem = sf_format_sealed_decode(bytes, len, &sealed);
-
-	*packed = (Packed) {sealed.unit, sealed.plain_bytes, NULL, sealed.home, sealed.key_id};
-	return problem;
-}
-
 /* Look at the fixed part of a value. */
-static Packed
+static SfPacked
 look_at(struct varlena *datum)
 {
-	const uint8 *bytes = packed_bytes(datum);
-	Size		len = VARSIZE_ANY_EXHDR(datum);
 	uint8		form = sf_read_form(datum);
-	Packed		packed = {.home = {0}};
-	const char *problem;
+	SfPacked	packed;
+	const char *problem = sf_format_packed_decode(packed_bytes(datum), VARSIZE_ANY_EXHDR(datum),
+												  &packed);
 
-	if (form == SF_FORM_SEALED)
-		problem = sealed_problem(bytes, len, &packed);
-	else if (form == SF_FORM_TRAINED)
-		problem = sf_format_trained_decode(bytes, len, &packed.unit, &packed.plain_bytes,
-										   &packed.home);
-	else
-		problem = sf_format_packed_decode(bytes, len, &packed.unit, &packed.plain_bytes);
 	if (problem != NULL)
 		report_damaged(psprintf("The %s.", problem));
-	if (form != SF_FORM_SEALED)
-		packed.stored = (const char *) bytes +
-			(form == SF_FORM_TRAINED ? SF_TRAINED_HEADER : SF_PACKED_HEADER);
 	SF_ASSERT(!sf_transform_is_raw(&packed.unit) || form == SF_FORM_SEALED);
 	SF_ASSERT(packed.plain_bytes > 0 && packed.plain_bytes <= SF_UNIT_SIZE);
 	return packed;
@@ -109,23 +75,14 @@ sfi_read_packed_length(struct varlena *datum)
 	return look_at(datum).plain_bytes;
 }
 
-/* The dictionary of a value, or NULL. */
-static SfDictionary *
-dictionary_of(const Packed *packed)
-{
-	uint32		number = sf_transform_dictionary_of(&packed->unit, packed->stored);
-
-	return number == 0 ? NULL : sf_space_dictionary(&packed->home, number);
-}
-
-/* What a decoder says that has not decoded a value becomes an ERROR. */
+/* What a decoder says that has not decoded a value, with that dictionary, becomes an ERROR. */
 static void
-require_decoded(const Packed *packed, SfDecoded result)
+require_decoded(const SfPacked *packed, uint32 dictionary, SfDecoded result)
 {
 	if (result == SF_DECODE_NOT_GENUINE)
 		report_damaged("An encrypted value in a row cannot be authenticated.");
 	if (result == SF_DECODE_NO_DICTIONARY)
-		sfi_read_report_no_dictionary(sf_transform_dictionary_of(&packed->unit, packed->stored));
+		sfi_read_report_no_dictionary(dictionary);
 	if (result == SF_DECODE_DAMAGED)
 		report_damaged("A compressed value in a row cannot be decoded.");
 	if (result != SF_DECODED)
@@ -134,16 +91,16 @@ require_decoded(const Packed *packed, SfDecoded result)
 
 /* Decrypt a SEALED value: into dst if that is all, else into memory that is palloc'd. */
 static char *
-open_value(struct varlena *datum, const Packed *packed, char *dst)
+open_value(struct varlena *datum, const SfPacked *packed, char *dst)
 {
-	const SfSealed sealed = {packed->home, packed->key_id, packed->plain_bytes, packed->unit};
 	char	   *encoded = sf_transform_is_raw(&packed->unit) ? dst
 		: palloc(packed->unit.stored_bytes);
 
 	SF_FAULT(decrypt);
-	require_decoded(packed,
+	require_decoded(packed, 0,
 					sf_transform_open_value(sf_keys_of_home(&packed->home, packed->key_id),
-											&sealed, packed_bytes(datum), encoded));
+											packed_bytes(datum),
+											(SfRoom) {encoded, packed->unit.stored_bytes}));
 	return encoded;
 }
 
@@ -151,17 +108,20 @@ open_value(struct varlena *datum, const Packed *packed, char *dst)
 static void
 decode(struct varlena *datum, char *dst)
 {
-	Packed		packed = look_at(datum);
+	const SfPacked packed = look_at(datum);
+	const char *stored = (const char *) packed_bytes(datum) + packed.header;
 	char	   *opened = NULL;
+	uint32		number;
 
 	if (packed.key_id != 0)
-		packed.stored = opened = open_value(datum, &packed, dst);
+		stored = opened = open_value(datum, &packed, dst);
 	if (opened == dst)
 		return;
 	SF_FAULT(decode);
-	require_decoded(&packed,
-					sf_transform_decode(&packed.unit, dictionary_of(&packed), packed.stored, dst,
-										packed.plain_bytes));
+	number = sf_transform_dictionary_of(&packed.unit, stored);
+	require_decoded(&packed, number,
+					sf_transform_decode(&packed.unit, sf_space_dictionary(&packed.home, number),
+										stored, dst, packed.plain_bytes));
 	if (opened == NULL)
 		return;
 	sodium_memzero(opened, packed.unit.stored_bytes);

@@ -88,18 +88,11 @@ sfi_read_is_there(SfReadJob *job, const SfUnit *unit)
 	return unit->stored_bytes != 0 && end <= job->total_sectors;
 }
 
-/* A request reads whole blocks: from the one that its first sector is in .. */
+/* A request reads whole blocks, from the one that its first sector is in. */
 static uint64
 first_block(const SfReadRequest *request)
 {
 	return sf_block_of(request->units[0].start);
-}
-
-/* .. to the one before this. */
-static uint64
-end_block(uint64 end_sector)
-{
-	return sf_blocks_of(end_sector);
 }
 
 /* ---- states ---- */
@@ -142,7 +135,7 @@ request_is_valid(const SfReadRequest *request)
 		end = unit_end(&request->units[i]);
 	}
 	return end == request->units[0].start + request->nsectors &&
-		(end_block(end) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
+		(sf_blocks_of(end) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
 }
 
 /* ---- planning ---- */
@@ -157,7 +150,8 @@ continues(SfReadJob *job, const SfReadRequest *request, const SfUnit *unit)
 	return unit->start == unit_end(&request->units[request->nunits - 1]) &&
 		unit->start / SF_FILE_SECTORS == request->units[0].start / SF_FILE_SECTORS &&
 		sfi_read_is_there(job, unit) &&
-		(end_block(unit_end(unit)) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
+		(sf_blocks_of(unit_end(unit)) - first_block(request)) * SF_BLOCK_SIZE <=
+		SF_READ_REQUEST_BYTES;
 }
 
 void
@@ -217,7 +211,7 @@ void
 sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 {
 	uint64		first = first_block(request);
-	uint64		end = end_block(request->units[0].start + request->nsectors);
+	uint64		end = sf_blocks_of(request->units[0].start + request->nsectors);
 
 	SF_ASSERT(request->state == SF_READ_PLANNED && !request->io.in_flight);
 	request->data = request->buf +
@@ -269,8 +263,8 @@ tell_unreadable(const SfReadListener *listener, const SfReadRequest *request)
 	ErrorData  *error = CopyErrorData();
 
 	FlushErrorState();
-	listener->found("unreadable", sf_sectors_to_bytes(request->units[0].start),
-					sf_sectors_to_bytes(request->nsectors), error->message, listener->arg);
+	sfi_read_tell(listener, "unreadable", request->units[0].start,
+				  sf_sectors_to_bytes(request->nsectors), error->message);
 	FreeErrorData(error);
 }
 

@@ -12,6 +12,8 @@
  * faster, and it leaves the page cache to the readers of values.  For short ones, what the
  * system reads ahead is worth more.
  *
+ * The same walk finds the units that are not on this server, since their data is not in WAL.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -126,5 +128,34 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 	sfi_read_units(&job, &listener, SfReadTargetFirst(&target));
 	if (verify.hashes)
 		compare_hash(&verify, &kept);
+	sf_space_release(seg);
+}
+
+/*
+ * Whether a unit is there, only its checksum tells.  So values that could have units that are not
+ * are read whole, past the page cache, but not decoded.  What else is wrong with a value is the
+ * business of a check.
+ */
+void
+sf_read_missing(struct varlena *datum, SfReadMissing missing, void *arg)
+{
+	SfReadListener listener = {.missing = missing, .arg = arg};
+	SfReadTarget target = {0};
+	SfReadJob	job;
+	SfSegment  *seg;
+	SfLocator	loc;
+
+	if (sf_read_form(datum) != SF_FORM_STORED)
+		return;
+	loc = sf_object_locator(datum);
+	target.len = loc.length_bytes;
+	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
+	sf_object_require_tag(seg, &loc);
+	if (sfi_read_may_be_missing(seg, loc.object_id))
+	{
+		sfi_read_prepare_job(&job, seg, &loc, &target, &listener);
+		sfi_read_past_cache(&job);
+		sfi_read_units(&job, &listener, SfReadTargetFirst(&target));
+	}
 	sf_space_release(seg);
 }

@@ -72,12 +72,6 @@ const SfSharedArea sf_stats_columns_area = {
 
 /* ---- counters ---- */
 
-static bool
-keys_equal(const SfSharedColumn *a, const SfSharedColumn *b)
-{
-	return a->table_oid == b->table_oid && a->attnum == b->attnum && a->db == b->db;
-}
-
 static void
 add_counters(SfStatCounters *sum, const SfStatCounters *add)
 {
@@ -100,7 +94,7 @@ sf_stats_local(Oid table_oid, AttrNumber attnum)
 	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	bool		found;
 
-	if (local_last != NULL && keys_equal(&local_last->key, &key))
+	if (local_last != NULL && memcmp(&local_last->key, &key, sizeof(key)) == 0)
 		return &local_last->counters;
 
 	if (local_table == NULL)

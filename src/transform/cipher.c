@@ -273,25 +273,22 @@ value_place_of(const uint8_t *value)
 }
 
 bool
-sf_transform_seal_value(const SfDataKey *key, const SfSealed *sealed, const char *encoded,
-						uint8_t *value)
+sf_transform_seal_value(const SfDataKey *key, SfBytes encoded, uint8_t *value)
 {
 	const ValuePlace place = value_place_of(value);
-	const SfMessage message = {.body = {encoded, sealed->unit.stored_bytes}};
+	const SfMessage message = {.body = encoded};
 
 	return sf_transform_seal(key, key->row, (SfBytes) {&place, sizeof(place)}, &message,
 							 value + SF_SEALED_HEADER);
 }
 
 SfDecoded
-sf_transform_open_value(const SfDataKey *key, const SfSealed *sealed, const uint8_t *value,
-						char *encoded)
+sf_transform_open_value(const SfDataKey *key, const uint8_t *value, SfRoom encoded)
 {
 	const ValuePlace place = value_place_of(value);
 
 	return unseal(key, key->row, (SfBytes) {&place, sizeof(place)},
-				  value + SF_SEALED_HEADER, (SfRoom) {NULL, 0},
-				  (SfRoom) {encoded, sealed->unit.stored_bytes});
+				  value + SF_SEALED_HEADER, (SfRoom) {NULL, 0}, encoded);
 }
 
 /* ---- hashes of values ---- */
@@ -312,7 +309,6 @@ _Static_assert(sizeof(HashPlace) == 24, "HashPlace is an on-disk format");
 _Static_assert(SF_NONCE_BYTES + sizeof(SfContentHash) + SF_TAG_BYTES == SF_SEALED_HASH_SIZE,
 			   "a sealed hash is as long as locators have it");
 
-/* The place of the hash of a version. */
 static HashPlace
 hash_place_of(const SfLocator *version)
 {

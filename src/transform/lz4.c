@@ -24,8 +24,6 @@ encode_lz4(SfCompression level, SfDictionary *dictionary, const char *plain, uin
 {
 	int			len;
 
-	(void) level;
-	(void) dictionary;
 	if (state == NULL && (state = malloc(LZ4_sizeofState())) == NULL)
 		return 0;
 	len = LZ4_compress_fast_extState(state, plain, body, (int) plain_bytes, (int) room, 1);
@@ -39,7 +37,6 @@ decode_lz4(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char
 {
 	int			len = LZ4_decompress_safe(body, dst, (int) body_bytes, (int) plain_bytes);
 
-	(void) dictionary;
 	return len >= 0 && (uint32_t) len == plain_bytes ? SF_DECODED : SF_DECODE_DAMAGED;
 }
 

@@ -189,41 +189,35 @@ sf_transform_train(const char *samples, const size_t *sizes, uint32_t n, char *d
 				   uint32_t room)
 {
 	/* as the library says of samples that are too few */
-	(void) samples, (void) sizes, (void) n, (void) dictionary, (void) room;
 	return 0;
 }
 
 void
 sf_transform_number_dictionary(char *dictionary, uint32_t number)
 {
-	(void) dictionary, (void) number;
 }
 
 const char *
 sf_transform_dictionary_problem(const char *bytes, uint32_t len, uint32_t number)
 {
-	(void) bytes, (void) len, (void) number;
 	return NULL;
 }
 
 SfDictionary *
 sf_transform_dictionary_new(const char *bytes, uint32_t len)
 {
-	(void) bytes, (void) len;
 	return NULL;
 }
 
 void
 sf_transform_dictionary_free(SfDictionary *dictionary)
 {
-	(void) dictionary;
 }
 
 /* A unit that needs a dictionary has a codec that this build has not. */
 uint32_t
 sf_transform_dictionary_of(const SfUnit *unit, const char *stored)
 {
-	(void) unit, (void) stored;
 	return 0;
 }
 

@@ -324,13 +324,11 @@ extern SfDecoded sf_transform_open_unit(const SfDataKey *key, const SfUnitId *id
 
 /*
  * The same of a SEALED value, whose header is there: seal puts what follows it, of the
- * bytes of a value or of its encoded unit; open takes all of it apart.  Each is as long as
- * sealed->unit.stored_bytes says.
+ * bytes of a value or of its encoded unit; open takes all of it apart.
  */
-extern bool sf_transform_seal_value(const SfDataKey *key, const SfSealed *sealed,
-									const char *encoded, uint8_t *value);
-extern SfDecoded sf_transform_open_value(const SfDataKey *key, const SfSealed *sealed,
-										 const uint8_t *value, char *encoded);
+extern bool sf_transform_seal_value(const SfDataKey *key, SfBytes encoded, uint8_t *value);
+extern SfDecoded sf_transform_open_value(const SfDataKey *key, const uint8_t *value,
+										 SfRoom encoded);
 
 /* The tag of a KEYED locator, of all bytes before it; and does a decoded one have it? */
 extern void sf_transform_locator_tag(const SfDataKey *key, SfBytes locator, uint8_t *tag);

@@ -94,7 +94,6 @@ static uint32_t
 encode_zstd(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
 			char *body, uint32_t room)
 {
-	(void) dictionary;
 	return sf_transform_zstd_encode(level, NULL, plain, plain_bytes, body, room);
 }
 
@@ -102,7 +101,6 @@ static SfDecoded
 decode_zstd(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
 			uint32_t plain_bytes)
 {
-	(void) dictionary;
 	return sf_transform_zstd_decode(NULL, body, body_bytes, dst, plain_bytes);
 }
 

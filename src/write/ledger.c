@@ -190,7 +190,7 @@ sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
-		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
+		SF_ASSERT(sf_is_dynamic_page(pages[i]));
 		add(current_list(SF_NOTE_FREE_PAGE), SF_NOTE_FREE_PAGE, seg, (SfRun) {pages[i], 1});
 	}
 }

@@ -87,8 +87,9 @@ make_sealed(const SfColumn *column, const char *stored, const SfUnit *unit, uint
 {
 	SfSegment  *seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
 	const SfDataKey *key = sf_keys_current(seg);
-	const SfSealed sealed = {
-		{column->table_oid, column->attnum, seg->incarnation}, key->id, plain_bytes, *unit
+	const SfPacked sealed = {
+		.unit = *unit, .plain_bytes = plain_bytes, .key_id = key->id,
+		.home = {column->table_oid, column->attnum, seg->incarnation}
 	};
 	Size		size = VARHDRSZ + SF_SEALED_OVERHEAD + unit->stored_bytes;
 	struct varlena *value = palloc(size);
@@ -96,7 +97,8 @@ make_sealed(const SfColumn *column, const char *stored, const SfUnit *unit, uint
 	SF_FAULT(encrypt);
 	SET_VARSIZE(value, size);
 	sf_format_sealed_encode((uint8 *) VARDATA(value), &sealed);
-	if (!sf_transform_seal_value(key, &sealed, stored, (uint8 *) VARDATA(value)))
+	if (!sf_transform_seal_value(key, (SfBytes) {stored, unit->stored_bytes},
+								 (uint8 *) VARDATA(value)))
 		sfi_pack_report_no_cipher();
 	return value;
 }
