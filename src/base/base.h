@@ -171,6 +171,12 @@ extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 extern void sf_base_refuse_aborted(void);
 
 /*
+ * ERROR DATA_CORRUPTED with the hint to check the column.  problem: the message; detail: a
+ * sentence.  Both are palloc'd or static.
+ */
+SF_NORETURN extern void sf_base_report_damage(const char *problem, const char *detail);
+
+/*
  * ERROR UNDEFINED_OBJECT: a value that was kept longer than its row or its storage was there.
  * detail: a sentence that says what has become of it; palloc'd or static.
  */

@@ -232,11 +232,9 @@ refuse_missing_master(const SfSegment *seg, const SfWrappedKey *entry)
 SF_NORETURN static void
 report_not_genuine(const SfSegment *seg, uint32 key_id)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("data key %u of %s cannot be authenticated", key_id, sfi_keys_column_name(seg)),
-			 errdetail("It was not wrapped for this column with the master key that it names, or was changed since."),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(psprintf("data key %u of %s cannot be authenticated", key_id,
+								   sfi_keys_column_name(seg)),
+						  "It was not wrapped for this column with the master key that it names, or was changed since.");
 }
 
 SF_NORETURN static void
