@@ -74,6 +74,9 @@ sf_base_wait_out_old_io(void)
 	waited = true;
 }
 
+/* The nulls of a row that has none. */
+static bool no_nulls[MaxTupleAttributeNumber];
+
 Datum
 sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -81,7 +84,17 @@ sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
+											 nulls != NULL ? nulls : no_nulls));
+}
+
+void
+sf_base_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values,
+						 nulls != NULL ? nulls : no_nulls);
 }
 
 /* Was the server running, or recovering, when it ended? */

@@ -62,6 +62,16 @@ extern bool sf_base_is_later(const ErrorData *error);
 extern void sf_base_require_superuser(const char *what);
 
 /*
+ * ERROR READ_ONLY_SQL_TRANSACTION where a function, which is named in the message, cannot write:
+ * in a read-only transaction, also on a standby; INVALID_TRANSACTION_STATE in parallel mode.
+ */
+extern void sf_base_require_writes(const char *function);
+
+/* ERROR NULL_VALUE_NOT_ALLOWED when one of the arguments first to last is null. */
+extern void sf_base_refuse_nulls(FunctionCallInfo fcinfo, int first, int last,
+								 const char *names);
+
+/*
  * ERROR FEATURE_NOT_SUPPORTED when a relation is a temporary one of another
  * session: its rows are in the memory of that session.
  */
@@ -159,8 +169,12 @@ extern bool sf_base_succeeds(SfBaseStep step, void *arg);
  */
 extern ErrorData *sf_base_guarded_read(SfBaseStep step, void *arg);
 
-/* The result of a function that returns one row, which has the columns of its declaration. */
+/*
+ * The result of a function that returns one row, which has the columns of its declaration; one
+ * more row of a function that returns a set (InitMaterializedSRF()).  nulls NULL: there are none.
+ */
 extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+extern void sf_base_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 
 /*
  * Call before an ERROR about a value that cannot be read.  Logical decoding may send

@@ -333,10 +333,7 @@ securefile_fault(PG_FUNCTION_ARGS)
 	SfFaultAction action;
 
 	require_faults();
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("point, action, skip and times must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 3, "point, action, skip and times");
 	slot = find_point(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	action = find_action(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	arm(slot, action, PG_GETARG_INT32(2), PG_GETARG_INT32(3),

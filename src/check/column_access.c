@@ -42,10 +42,7 @@ require_privilege(Oid table_oid, bool monitors)
 void
 sf_check_require_arguments(FunctionCallInfo fcinfo, bool monitors)
 {
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
 	require_privilege(PG_GETARG_OID(0), monitors);
 	sf_base_refuse_other_temp(PG_GETARG_OID(0));
 }

@@ -345,16 +345,12 @@ parse_position(const char *text)
 static void
 require_arguments(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
 {
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
 	if (max_bytes <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the size of a batch must be at least 1 byte")));
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	sf_base_require_writes(function);
 	sf_base_require_preload();
 }
 

@@ -132,7 +132,7 @@ state_word(const SfKeyShown *key)
 
 /* The row of a key; counts NULL: values were not counted. */
 static void
-put_key(ReturnSetInfo *rsinfo, const SfKeyShown *key, const KeyCounts *counts)
+put_key(FunctionCallInfo fcinfo, const SfKeyShown *key, const KeyCounts *counts)
 {
 	Datum		values[LIST_COLUMNS];
 	bool		nulls[LIST_COLUMNS] = {false};
@@ -151,19 +151,19 @@ put_key(ReturnSetInfo *rsinfo, const SfKeyShown *key, const KeyCounts *counts)
 	values[7] = TimestampTzGetDatum(key->created);
 	nulls[8] = counts == NULL;
 	values[8] = Int64GetDatum(counts != NULL ? counts->values[key->key_id] : 0);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(fcinfo, values, nulls);
 }
 
 /* The row of the values that are not encrypted. */
 static void
-put_plain(ReturnSetInfo *rsinfo, const KeyCounts *counts)
+put_plain(FunctionCallInfo fcinfo, const KeyCounts *counts)
 {
 	Datum		values[LIST_COLUMNS] = {0};
 	bool		nulls[LIST_COLUMNS] = {true, false, true, true, true, true, true, true, false};
 
 	values[1] = CStringGetTextDatum("plain");
 	values[8] = Int64GetDatum(counts->values[0]);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(fcinfo, values, nulls);
 }
 
 /* Values whose keys the segment does not have cannot be read: that is damage. */
@@ -190,7 +190,6 @@ require_known(const SfCheckColumn *column, const KeyCounts *counts, int nkeys)
 Datum
 securefile_keys(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		scan = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 	const SfCheckColumn *column;
 	SfSegment  *seg;
@@ -216,9 +215,9 @@ securefile_keys(PG_FUNCTION_ARGS)
 	if (scan)
 		require_known(column, &counts, n);
 	for (int i = 0; i < n; i++)
-		put_key(rsinfo, &keys[i], scan ? &counts : NULL);
+		put_key(fcinfo, &keys[i], scan ? &counts : NULL);
 	if (scan)
-		put_plain(rsinfo, &counts);
+		put_plain(fcinfo, &counts);
 	sf_check_release(locked, AccessShareLock);
 	return (Datum) 0;
 }
@@ -230,8 +229,7 @@ require_key_changes(const char *function)
 {
 	sf_base_require_preload();
 	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	sf_base_require_writes(function);
 }
 
 static void

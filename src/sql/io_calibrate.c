@@ -26,10 +26,7 @@ PG_FUNCTION_INFO_V1(securefile_io_calibrate);
 static void
 require_limits(FunctionCallInfo fcinfo)
 {
-	if (PG_ARGISNULL(2) || PG_ARGISNULL(3))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("max_bytes and seconds must not be null")));
+	sf_base_refuse_nulls(fcinfo, 2, 3, "max_bytes and seconds");
 	if (PG_GETARG_INT64(2) < SF_IO_SCRATCH_MIN_BYTES ||
 		PG_GETARG_INT64(2) > SF_IO_SCRATCH_MAX_BYTES)
 		ereport(ERROR,
@@ -58,11 +55,10 @@ tablespace_of(const SfCheckColumn *column)
 	return spc;
 }
 
-/* An SfIoMeasureFn: one row. */
+/* An SfIoMeasureFn: one row; arg: of the call. */
 static void
 put_measured(const SfIoMeasured *measured, void *arg)
 {
-	ReturnSetInfo *rsinfo = arg;
 	double		per_second = measured->operations / measured->seconds;
 	Datum		values[] = {
 		CStringGetTextDatum(measured->operation),
@@ -77,10 +73,9 @@ put_measured(const SfIoMeasured *measured, void *arg)
 		Float8GetDatum(measured->median_ms),
 		Float8GetDatum(measured->p99_ms)
 	};
-	bool		nulls[lengthof(values)] = {false};
 
 	SF_ASSERT(measured->operations > 0 && measured->seconds > 0);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(arg, values, NULL);
 }
 
 /*
@@ -104,7 +99,7 @@ securefile_io_calibrate(PG_FUNCTION_ARGS)
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);
 	InitMaterializedSRF(fcinfo, 0);
 	sf_io_calibrate(tablespace_of(linitial(columns)), (uint64) PG_GETARG_INT64(2),
-					PG_GETARG_FLOAT8(3), put_measured, fcinfo->resultinfo);
+					PG_GETARG_FLOAT8(3), put_measured, fcinfo);
 	sf_check_release(locked, AccessShareLock);
 	PG_RETURN_NULL();
 }
