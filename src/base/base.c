@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Check for tables of other sessions, full transaction ids, boot id, result rows.
+ *	  Check for tables of other sessions, full transaction ids, boot id, result rows, short values.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "base/shared.h"
@@ -95,6 +96,13 @@ sf_base_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 
 	tuplestore_putvalues(result->setResult, result->setDesc, values,
 						 nulls != NULL ? nulls : no_nulls);
+}
+
+struct varlena *
+sf_base_detoast_short(Datum value, Size most_bytes)
+{
+	return toast_raw_datum_size(value) > VARHDRSZ + most_bytes ? NULL
+		: PG_DETOAST_DATUM_PACKED(value);
 }
 
 /* Was the server running, or recovering, when it ended? */

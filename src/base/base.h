@@ -4,9 +4,9 @@
  *	  The base of all rooms: the server's own definitions, the one header of
  *	  version differences, assertions, fault points, and small common tools.
  *
- * preload.c	whether the library was preloaded, and fits the SQL objects; superusers
+ * preload.c	what SQL functions ask first: preload, SQL objects, superusers, writes, nulls
  * later.c		the error of what a later library has written
- * base.c		tables of other sessions, boot id, result rows
+ * base.c		tables of other sessions, boot id, result rows, short values
  * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
@@ -14,7 +14,7 @@
  * undo.c		what a rollback to a savepoint brings back (undo.h)
  * worker.c		background workers (worker.h)
  * transaction.c	how a transaction has ended
- * guard.c		steps that may meet damage and must not end the statement
+ * guard.c		steps that may meet damage and must not end the statement; its error
  * server.c		insides of the server (server.h)
  * assert.c		what happens when an assertion fails
  * fault.c		the table of armed fault points
@@ -175,6 +175,12 @@ extern ErrorData *sf_base_guarded_read(SfBaseStep step, void *arg);
  */
 extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 extern void sf_base_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+
+/*
+ * A value of a column, detoasted (maybe packed), if it has no more bytes than that; else NULL, and
+ * it is not fetched.
+ */
+extern struct varlena *sf_base_detoast_short(Datum value, Size most_bytes);
 
 /*
  * Call before an ERROR about a value that cannot be read.  Logical decoding may send
