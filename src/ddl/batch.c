@@ -39,7 +39,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "keys/keys.h"
-#include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
 #include "stats/stats.h"
@@ -85,16 +84,6 @@ typedef struct Batch
 
 /* ---- which values ---- */
 
-/* The key that a value is encrypted with; 0: none. */
-static uint16
-key_id_of(struct varlena *stored)
-{
-	if (stored == NULL)
-		return 0;
-	return sf_read_form(stored) == SF_FORM_STORED ? sf_object_locator(stored).key_id
-		: sf_read_key_id(stored);
-}
-
 /* When a value was stored: its object id, or, if it is shared, that of the reference. */
 static uint64
 id_of(struct varlena *stored)
@@ -122,7 +111,7 @@ is_stale(const Batch *batch, Datum value)
 	struct varlena *stored = sfi_ddl_stored(value);
 	bool		is_empty = stored == NULL && !sfi_ddl_is_plain(value);
 
-	if (!is_empty && key_id_of(stored) != batch->key_id)
+	if (!is_empty && (stored == NULL ? 0 : sf_read_key_id(stored)) != batch->key_id)
 		return true;
 	if (batch->only_keys)
 		return false;

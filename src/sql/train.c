@@ -25,7 +25,6 @@
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "transform/transform.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
@@ -123,10 +122,7 @@ require_use(const Training *training)
 static bool
 is_secret(const SfSqlContent *content)
 {
-	if (sfi_sql_is_inline(content))
-		return false;
-	return content->value.form == SF_FORM_STORED ? content->value.loc.key_id != 0
-		: sf_read_key_id(content->value.datum) != 0;
+	return !sfi_sql_is_inline(content) && sf_read_key_id(content->value.datum) != 0;
 }
 
 /*
