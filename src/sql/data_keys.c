@@ -21,7 +21,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xlog.h"
@@ -35,7 +34,6 @@
 #include "rows/rows.h"
 #include "space/upgrade.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -62,18 +60,11 @@ typedef struct KeyCounts
 static bool
 key_of_value(Datum value, uint16 *key_id)
 {
-	struct varlena *datum;
+	struct varlena *datum = sf_base_detoast_short(value, SF_IN_ROW_MAX + SF_SEALED_OVERHEAD);
 
-	*key_id = 0;
-	/* what is longer is INLINE, and need not be fetched */
-	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
-		return true;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	if (sf_read_length(datum) == 0)
-		return false;
-	*key_id = sf_read_form(datum) == SF_FORM_STORED ? sf_object_locator(datum).key_id
-		: sf_read_key_id(datum);
-	return true;
+	/* what is longer is INLINE */
+	*key_id = datum == NULL ? 0 : sf_read_key_id(datum);
+	return datum == NULL || sf_read_length(datum) > 0;
 }
 
 static void
@@ -87,8 +78,7 @@ count_key_of(KeyCounts *counts, const SfCheckColumn *column, Datum value)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("a value of column \"%s\" of table \"%s\" names the impossible data key %u",
-						get_attname(column->table_oid, column->attnum, false),
-						get_rel_name(column->table_oid), key_id),
+						column->name, column->table, key_id),
 				 errhint("Run securefile_check() on the column.")));
 	counts->values[key_id]++;
 }
@@ -172,13 +162,10 @@ require_known(const SfCheckColumn *column, const KeyCounts *counts, int nkeys)
 {
 	for (int key_id = nkeys + 1; key_id <= SF_DATA_KEYS_MAX; key_id++)
 		if (counts->values[key_id] > 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("column \"%s\" of table \"%s\" has no data key %d",
-							get_attname(column->table_oid, column->attnum, false),
-							get_rel_name(column->table_oid), key_id),
-					 errdetail("Values name it: " INT64_FORMAT ".", counts->values[key_id]),
-					 errhint("Run securefile_check() on the column.")));
+			sf_base_report_damage(psprintf("column \"%s\" of table \"%s\" has no data key %d",
+										   column->name, column->table, key_id),
+								  psprintf("Values name it: " INT64_FORMAT ".",
+										   counts->values[key_id]));
 }
 
 /*
@@ -382,8 +369,7 @@ require_encrypts(const SfCheckColumn *column, SfSegment *seg)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("column \"%s\" of table \"%s\" is not encrypted",
-						get_attname(column->table_oid, column->attnum, false),
-						get_rel_name(column->table_oid)),
+						column->name, column->table),
 				 errdetail("New values of it need no key."),
 				 errhint("Give the column the option encrypt with ALTER TABLE .. ALTER COLUMN .. TYPE first.")));
 }
@@ -447,21 +433,20 @@ count_readable(const SfCheckColumn *column, SfSegment *seg)
 static void
 require_unused(const SfCheckColumn *column, SfSegment *seg)
 {
-	const char *name = get_attname(column->table_oid, column->attnum, false);
-	const char *table = get_rel_name(column->table_oid);
 	int64		readable = count_readable(column, seg);
 
 	if (readable > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s\" has encrypted values", name, table),
+				 errmsg("column \"%s\" of table \"%s\" has encrypted values",
+						column->name, column->table),
 				 errdetail("Values that could never be read again: " INT64_FORMAT ".", readable),
 				 errhint("TRUNCATE the table, or set the column to NULL, first.  With force => true they are destroyed.")));
 	if (sf_space_keeps_dropped())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("logical replication slots may still have to send values of column \"%s\" of table \"%s\"",
-						name, table),
+						column->name, column->table),
 				 errdetail("Their decoding fails at values that were destroyed."),
 				 errhint("Drop the logical slots of this database first.  With force => true they are not asked for.")));
 }
@@ -479,7 +464,6 @@ require_not_in_use(const SfCheckColumn *column)
 static int
 shred_column(const SfCheckColumn *column, bool force)
 {
-	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 	SfSegment  *seg;
 
 	require_not_in_use(column);
@@ -488,8 +472,7 @@ shred_column(const SfCheckColumn *column, bool force)
 	 * a session with a value in a variable reads it without a lock on the
 	 * table
 	 */
-	if (OidIsValid(segrelid))
-		LockRelationOid(segrelid, AccessExclusiveLock);
+	LockRelationOid(sf_check_segment_relid(column), AccessExclusiveLock);
 	seg = sf_check_open_segment(column, RowExclusiveLock);
 	if (!force)
 		require_unused(column, seg);

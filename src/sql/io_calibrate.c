@@ -43,19 +43,14 @@ require_limits(FunctionCallInfo fcinfo)
 static Oid
 tablespace_of(const SfCheckColumn *column)
 {
-	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
-	Relation	segrel;
-	Oid			spc;
+	Relation	segrel = relation_open(sf_check_segment_relid(column), AccessShareLock);
+	Oid			spc = SfStorageSpc(SfRelStorage(segrel));
 
-	if (!column->permanent || !OidIsValid(segrelid))
-		sf_check_report_no_segment(column);
-	segrel = relation_open(segrelid, AccessShareLock);
-	spc = SfStorageSpc(SfRelStorage(segrel));
 	relation_close(segrel, AccessShareLock);
 	return spc;
 }
 
-/* An SfIoMeasureFn: one row; arg: of the call. */
+/* An SfIoMeasureFn: one row. */
 static void
 put_measured(const SfIoMeasured *measured, void *arg)
 {
