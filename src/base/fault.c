@@ -90,7 +90,6 @@ find_name(const char *what, const char *name, const char *const *names, int n)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized fault %s \"%s\"", what, name)));
-	return -1;					/* silence stupider compilers */
 }
 
 static FaultSlot *
@@ -383,25 +382,17 @@ refuse_faults(void)
 			 errhint("Build it for tests with \"make clean\" and \"make FAULTS=1\".")));
 }
 
-Datum
-securefile_fault(PG_FUNCTION_ARGS)
-{
-	refuse_faults();
-	PG_RETURN_NULL();
-}
+#define REFUSED(name) \
+	Datum \
+	name(PG_FUNCTION_ARGS) \
+	{ \
+		refuse_faults(); \
+		PG_RETURN_NULL(); \
+	} \
+	extern Datum name(PG_FUNCTION_ARGS)
 
-Datum
-securefile_fault_fired(PG_FUNCTION_ARGS)
-{
-	refuse_faults();
-	PG_RETURN_NULL();
-}
-
-Datum
-securefile_fault_reset(PG_FUNCTION_ARGS)
-{
-	refuse_faults();
-	PG_RETURN_NULL();
-}
+REFUSED(securefile_fault);
+REFUSED(securefile_fault_fired);
+REFUSED(securefile_fault_reset);
 
 #endif							/* SF_FAULTS */
