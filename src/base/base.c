@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Check for tables of other sessions, full transaction ids, boot id, result rows.
+ *	  Check for tables of other sessions, full transaction ids, boot id, result rows, short values.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "base/shared.h"
@@ -74,6 +75,9 @@ sf_base_wait_out_old_io(void)
 	waited = true;
 }
 
+/* The nulls of a row that has none. */
+static bool no_nulls[MaxTupleAttributeNumber];
+
 Datum
 sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -81,7 +85,24 @@ sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
+											 nulls != NULL ? nulls : no_nulls));
+}
+
+void
+sf_base_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values,
+						 nulls != NULL ? nulls : no_nulls);
+}
+
+struct varlena *
+sf_base_detoast_short(Datum value, Size most_bytes)
+{
+	return toast_raw_datum_size(value) > VARHDRSZ + most_bytes ? NULL
+		: PG_DETOAST_DATUM_PACKED(value);
 }
 
 /* Was the server running, or recovering, when it ended? */

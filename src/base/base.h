@@ -4,9 +4,9 @@
  *	  The base of all rooms: the server's own definitions, the one header of
  *	  version differences, assertions, fault points, and small common tools.
  *
- * preload.c	whether the library was preloaded, and fits the SQL objects; superusers
+ * preload.c	what SQL functions ask first: preload, SQL objects, superusers, writes, nulls
  * later.c		the error of what a later library has written
- * base.c		tables of other sessions, boot id, result rows
+ * base.c		tables of other sessions, boot id, result rows, short values
  * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
@@ -14,7 +14,7 @@
  * undo.c		what a rollback to a savepoint brings back (undo.h)
  * worker.c		background workers (worker.h)
  * transaction.c	how a transaction has ended
- * guard.c		steps that may meet damage and must not end the statement
+ * guard.c		steps that may meet damage and must not end the statement; its error
  * server.c		insides of the server (server.h)
  * assert.c		what happens when an assertion fails
  * fault.c		the table of armed fault points
@@ -60,6 +60,16 @@ extern bool sf_base_is_later(const ErrorData *error);
  * "must be superuser to ..".
  */
 extern void sf_base_require_superuser(const char *what);
+
+/*
+ * ERROR READ_ONLY_SQL_TRANSACTION where a function, which is named in the message, cannot write:
+ * in a read-only transaction, also on a standby; INVALID_TRANSACTION_STATE in parallel mode.
+ */
+extern void sf_base_require_writes(const char *function);
+
+/* ERROR NULL_VALUE_NOT_ALLOWED when one of the arguments first to last is null. */
+extern void sf_base_refuse_nulls(FunctionCallInfo fcinfo, int first, int last,
+								 const char *names);
 
 /*
  * ERROR FEATURE_NOT_SUPPORTED when a relation is a temporary one of another
@@ -159,8 +169,18 @@ extern bool sf_base_succeeds(SfBaseStep step, void *arg);
  */
 extern ErrorData *sf_base_guarded_read(SfBaseStep step, void *arg);
 
-/* The result of a function that returns one row, which has the columns of its declaration. */
+/*
+ * The result of a function that returns one row, which has the columns of its declaration; one
+ * more row of a function that returns a set (InitMaterializedSRF()).  nulls NULL: there are none.
+ */
 extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+extern void sf_base_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+
+/*
+ * A value of a column, detoasted (maybe packed), if it has no more bytes than that; else NULL, and
+ * it is not fetched.
+ */
+extern struct varlena *sf_base_detoast_short(Datum value, Size most_bytes);
 
 /*
  * Call before an ERROR about a value that cannot be read.  Logical decoding may send
@@ -169,6 +189,12 @@ extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
  * (40000) at which decoding leaves out the rest of the transaction.
  */
 extern void sf_base_refuse_aborted(void);
+
+/*
+ * ERROR DATA_CORRUPTED with the hint to check the column.  problem: the message; detail: a
+ * sentence.  Both are palloc'd or static.
+ */
+SF_NORETURN extern void sf_base_report_damage(const char *problem, const char *detail);
 
 /*
  * ERROR UNDEFINED_OBJECT: a value that was kept longer than its row or its storage was there.

@@ -90,7 +90,6 @@ find_name(const char *what, const char *name, const char *const *names, int n)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized fault %s \"%s\"", what, name)));
-	return -1;					/* silence stupider compilers */
 }
 
 static FaultSlot *
@@ -333,10 +332,7 @@ securefile_fault(PG_FUNCTION_ARGS)
 	SfFaultAction action;
 
 	require_faults();
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("point, action, skip and times must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 3, "point, action, skip and times");
 	slot = find_point(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	action = find_action(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	arm(slot, action, PG_GETARG_INT32(2), PG_GETARG_INT32(3),
@@ -386,25 +382,17 @@ refuse_faults(void)
 			 errhint("Build it for tests with \"make clean\" and \"make FAULTS=1\".")));
 }
 
-Datum
-securefile_fault(PG_FUNCTION_ARGS)
-{
-	refuse_faults();
-	PG_RETURN_NULL();
-}
+#define REFUSED(name) \
+	Datum \
+	name(PG_FUNCTION_ARGS) \
+	{ \
+		refuse_faults(); \
+		PG_RETURN_NULL(); \
+	} \
+	extern Datum name(PG_FUNCTION_ARGS)
 
-Datum
-securefile_fault_fired(PG_FUNCTION_ARGS)
-{
-	refuse_faults();
-	PG_RETURN_NULL();
-}
-
-Datum
-securefile_fault_reset(PG_FUNCTION_ARGS)
-{
-	refuse_faults();
-	PG_RETURN_NULL();
-}
+REFUSED(securefile_fault);
+REFUSED(securefile_fault_fired);
+REFUSED(securefile_fault_reset);
 
 #endif							/* SF_FAULTS */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * guard.c
- *	  Damage on disk: steps that may meet it and must not end the statement, and
- *	  a case that only looks like damage.
+ *	  Damage on disk: its error; steps that may meet it and must not end the statement;
+ *	  and a case that only looks like damage.
  *
  *-------------------------------------------------------------------------
  */
@@ -137,6 +137,16 @@ sf_base_guarded_read(SfBaseStep step, void *arg)
 	if (edata != NULL && !is_damage(edata))
 		ReThrowError(edata);
 	return edata;
+}
+
+void
+sf_base_report_damage(const char *problem, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg_internal("%s", problem),
+			 errdetail_internal("%s", detail),
+			 errhint("Run securefile_check() on the column.")));
 }
 
 void

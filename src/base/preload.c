@@ -2,7 +2,8 @@
  *
  * preload.c
  *	  What functions ask before they begin: was the library loaded through
- *	  shared_preload_libraries, does it fit the SQL objects, is the user a superuser?
+ *	  shared_preload_libraries, does it fit the SQL objects, is the user a superuser, may the
+ *	  transaction write, are there all arguments?
  *
  * The flag and the checks stand below all other files of the room, so that
  * base.c and fault.c can both ask.
@@ -45,4 +46,23 @@ sf_base_require_superuser(const char *what)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser to %s", what)));
+}
+
+void
+sf_base_require_writes(const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfParallelMode(function);
+}
+
+void
+sf_base_refuse_nulls(FunctionCallInfo fcinfo, int first, int last, const char *names)
+{
+	SF_ASSERT(first <= last && last < PG_NARGS());
+	for (int i = first; i <= last; i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not be null", names)));
 }

@@ -23,8 +23,10 @@ typedef struct SfCheckColumn
 {
 	Oid			table_oid;
 	AttrNumber	attnum;
+	const char *name;
+	const char *table;
 	bool		permanent;		/* else it has no segment */
-	char	   *partition;		/* its name when a parent was asked for */
+	bool		is_partition;	/* a parent was asked for */
 } SfCheckColumn;
 
 /*
@@ -54,7 +56,8 @@ extern void sf_check_release(List *locked, LOCKMODE lockmode);
  */
 extern void sf_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what);
 
-/* Open a column's segment, locked like that; ERROR when there is none. */
+/* A column's segment relation; its segment, opened and locked like that.  ERROR: there is none. */
+extern Oid	sf_check_segment_relid(const SfCheckColumn *column);
 extern SfSegment *sf_check_open_segment(const SfCheckColumn *column, LOCKMODE lockmode);
 
 /* ERROR that says why a column has no segment. */

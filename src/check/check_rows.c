@@ -15,7 +15,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "base/server.h"
 #include "check/check_shares.h"
 #include "keys/keys.h"
@@ -25,7 +24,6 @@
 #include "space/share_records.h"
 #include "storage/lmgr.h"
 #include "transform/transform.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 /* One value, and the results of the steps of its check. */
@@ -39,6 +37,8 @@ typedef struct ValueWork
 	SfOwned		owned;
 	/* while its space is found out: */
 	const SfLocator *loc;
+	SfShareId	id;				/* of the record that has all of it, .. */
+	bool		is_shared;		/* .. if one has */
 	const SfLocator *shared;	/* what it is a changed version of, or NULL */
 } ValueWork;
 
@@ -110,37 +110,28 @@ count_key(SfCheck *check, uint16 key_id)
 static void
 tell_keys(const SfCheck *check)
 {
-	const char *column = get_attname(check->column->table_oid, check->column->attnum, false);
-	const char *table = RelationGetRelationName(check->rel);
+	const SfCheckColumn *column = check->column;
 
 	SF_ASSERT(!ItemPointerIsValid(&check->tid));
 	if (check->not_encrypted > 0)
 		ereport(NOTICE,
 				(errmsg("column \"%s\" of table \"%s\" has " INT64_FORMAT " values that are not encrypted",
-						column, table, check->not_encrypted),
+						column->name, column->table, check->not_encrypted),
 				 errhint("CALL securefile_rewrite_online() with only_keys encrypts them.")));
 	if (check->not_decrypted > 0)
 		ereport(NOTICE,
 				(errmsg("column \"%s\" of table \"%s\" has " INT64_FORMAT " values that were not decrypted",
-						column, table, check->not_decrypted),
+						column->name, column->table, check->not_decrypted),
 				 errdetail("Their master keys are not loaded, their data keys were destroyed, or this build lacks the cipher.  What is stored of them was verified.")));
 }
 
 /* The record that owns the map of a private value. */
-typedef struct RootWork
-{
-	SfSegment  *seg;
-	const SfLocator *loc;
-	SfShareId	id;
-	bool		is_shared;
-} RootWork;
-
 static void
 read_root(void *arg)
 {
-	RootWork   *root = arg;
+	ValueWork  *work = arg;
 
-	root->is_shared = sf_space_root_record(root->seg, sf_object_root(root->loc), &root->id);
+	work->is_shared = sf_space_root_record(work->check->seg, sf_object_root(work->loc), &work->id);
 }
 
 /*
@@ -148,16 +139,13 @@ read_root(void *arg)
  * root that cannot be read is reported with the map.
  */
 static bool
-is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
+is_shared(ValueWork *work)
 {
-	RootWork	root = {.seg = check->seg, .loc = loc};
-
-	*id = sf_share_id_of(loc);
-	if (!sf_object_has_root(loc))
-		return sf_object_is_reference(loc);
-	(void) sfi_check_guarded(check, SF_REPAIR_UNREPORTED, read_root, &root);
-	*id = root.id;
-	return root.is_shared;
+	work->id = sf_share_id_of(work->loc);
+	if (!sf_object_has_root(work->loc))
+		return sf_object_is_reference(work->loc);
+	(void) sfi_check_guarded(work->check, SF_REPAIR_UNREPORTED, read_root, work);
+	return work->is_shared;
 }
 
 /* Find out what a value owns. */
@@ -198,10 +186,10 @@ find_space(ValueWork *work, const SfLocator *loc)
 {
 	SfCheck    *check = work->check;
 	SfShareVersion version;
-	SfShareId	id;
 
-	if (is_shared(check, loc, &id))
-		work->share = sfi_check_reference(check, loc, id);
+	work->loc = loc;
+	if (is_shared(work))
+		work->share = sfi_check_reference(check, loc, work->id);
 	else if ((loc->flags & SF_LOC_SHARED) && sfi_check_based(check, loc, &version))
 		work->shared = &version.loc;
 	if (loc->flags & SF_LOC_SHARED)
@@ -210,7 +198,6 @@ find_space(ValueWork *work, const SfLocator *loc)
 		return false;
 	if (work->share != NULL)
 		work->share->facts |= SF_FACT_OWNED;
-	work->loc = loc;
 	if (work->shared != NULL)
 		find_owned_by_version(work);
 	else
@@ -227,15 +214,14 @@ read_map(void *arg)
 {
 	ValueWork  *work = arg;
 	SfCheck    *check = work->check;
-	struct varlena *packed;
+	struct varlena *packed = sf_base_detoast_short(work->value, SF_IN_ROW_MAX + SF_SEALED_OVERHEAD);
 	SfLocator	loc;
 
-	if (toast_raw_datum_size(work->value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
+	if (packed == NULL)
 	{
 		count_key(check, 0);
 		return;
 	}
-	packed = PG_DETOAST_DATUM_PACKED(work->value);
 	if (sf_read_is_in_row(packed) || sf_read_is_homed(packed))
 	{
 		if (sf_read_is_homed(packed) && !belongs_here(check, sf_read_home(packed)))

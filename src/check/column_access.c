@@ -42,10 +42,7 @@ require_privilege(Oid table_oid, bool monitors)
 void
 sf_check_require_arguments(FunctionCallInfo fcinfo, bool monitors)
 {
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
 	require_privilege(PG_GETARG_OID(0), monitors);
 	sf_base_refuse_other_temp(PG_GETARG_OID(0));
 }
@@ -89,13 +86,15 @@ find_column(FunctionCallInfo fcinfo, Relation rel, const char *name)
 static SfCheckColumn *
 leaf_column(Oid table_oid, const char *name, bool is_partition)
 {
-	SfCheckColumn *column = palloc0(sizeof(SfCheckColumn));
+	SfCheckColumn *column = palloc(sizeof(SfCheckColumn));
 
 	SF_ASSERT(get_rel_relkind(table_oid) == RELKIND_RELATION);
 	column->table_oid = table_oid;
 	column->attnum = get_attnum(table_oid, name);
+	column->name = name;
+	column->table = get_rel_name(table_oid);
 	column->permanent = get_rel_persistence(table_oid) == RELPERSISTENCE_PERMANENT;
-	column->partition = is_partition ? get_rel_name(table_oid) : NULL;
+	column->is_partition = is_partition;
 	return column;
 }
 
@@ -188,11 +187,20 @@ sf_check_report_no_segment(const SfCheckColumn *column)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" has no segment",
-					get_attname(column->table_oid, column->attnum, false),
-					get_rel_name(column->table_oid)),
+					column->name, column->table),
 			 column->permanent ?
 			 errdetail("Its segment relation is missing.") :
 			 errdetail("Temporary and unlogged tables keep values in their rows.")));
+}
+
+Oid
+sf_check_segment_relid(const SfCheckColumn *column)
+{
+	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
+
+	if (!column->permanent || !OidIsValid(segrelid))
+		sf_check_report_no_segment(column);
+	return segrelid;
 }
 
 SfSegment *

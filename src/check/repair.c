@@ -294,8 +294,7 @@ repair_column(SfPageWalk *walk)
 static void
 refuse_unless_alone(void)
 {
-	PreventCommandIfReadOnly("securefile_repair()");
-	PreventCommandIfParallelMode("securefile_repair()");
+	sf_base_require_writes("securefile_repair()");
 	if (FullTransactionIdIsValid(GetTopFullTransactionIdIfAny()))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),

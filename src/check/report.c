@@ -52,10 +52,9 @@ StaticAssertDecl(lengthof(actions) == SF_REPAIR_UNREPORTED, "a text for every ac
 static text *
 detail_text(SfCheck *check, const char *detail)
 {
-	if (check->column->partition == NULL)
+	if (!check->column->is_partition)
 		return cstring_to_text(detail);
-	return cstring_to_text(psprintf("partition %s: %s",
-									quote_identifier(check->column->partition),
+	return cstring_to_text(psprintf("partition %s: %s", quote_identifier(check->column->table),
 									detail));
 }
 

@@ -39,7 +39,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "keys/keys.h"
-#include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
 #include "stats/stats.h"
@@ -85,16 +84,6 @@ typedef struct Batch
 
 /* ---- which values ---- */
 
-/* The key that a value is encrypted with; 0: none. */
-static uint16
-key_id_of(struct varlena *stored)
-{
-	if (stored == NULL)
-		return 0;
-	return sf_read_form(stored) == SF_FORM_STORED ? sf_object_locator(stored).key_id
-		: sf_read_key_id(stored);
-}
-
 /* When a value was stored: its object id, or, if it is shared, that of the reference. */
 static uint64
 id_of(struct varlena *stored)
@@ -122,7 +111,7 @@ is_stale(const Batch *batch, Datum value)
 	struct varlena *stored = sfi_ddl_stored(value);
 	bool		is_empty = stored == NULL && !sfi_ddl_is_plain(value);
 
-	if (!is_empty && key_id_of(stored) != batch->key_id)
+	if (!is_empty && (stored == NULL ? 0 : sf_read_key_id(stored)) != batch->key_id)
 		return true;
 	if (batch->only_keys)
 		return false;
@@ -345,16 +334,12 @@ parse_position(const char *text)
 static void
 require_arguments(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
 {
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
 	if (max_bytes <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the size of a batch must be at least 1 byte")));
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	sf_base_require_writes(function);
 	sf_base_require_preload();
 }
 

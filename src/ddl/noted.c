@@ -374,18 +374,14 @@ forget_current(int end)
 	nnotes = kept;
 }
 
-#ifdef SF_ASSERTIONS
-/* N3, for a table that is about to be brought in line. */
-static void
-check_not_in_work(Oid relid)
+/* Has a command around the current one the table in work? */
+static bool
+is_in_outer_work(Oid relid)
 {
 	const SfDirtyTable *outer = find_outer(relid);
 
-	SF_INVARIANT(N3, outer == NULL || !is_in_work(outer));
+	return outer != NULL && is_in_work(outer);
 }
-#else
-#define check_not_in_work(relid)	((void) 0)
-#endif
 
 /*
  * Write the rows of a table anew.  That makes and drops relations as ALTER TABLE
@@ -412,7 +408,7 @@ sync_tables(const SfDirtyTable *tables, int count)
 	{
 		List	   *misplaced;
 
-		check_not_in_work(tables[i].relid);
+		SF_INVARIANT(N3, !is_in_outer_work(tables[i].relid));
 		misplaced = sfi_ddl_sync_table(&tables[i]);
 		if (misplaced != NIL)
 			rebuild(tables[i].relid, misplaced);

@@ -31,7 +31,6 @@
 #include "ddl/table_rows.h"
 #include "executor/executor.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "space/dictionary_pages.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -227,17 +226,13 @@ securefile_rewrite(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 	int64		nrows = 0;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
 	relid = PG_GETARG_OID(0);
 	column = NameStr(*PG_GETARG_NAME(1));
 	if (!PG_ARGISNULL(2))
 		wish = parse_logging(text_to_cstring(PG_GETARG_TEXT_PP(2)));
 
-	PreventCommandIfReadOnly("securefile_rewrite()");
-	PreventCommandIfParallelMode("securefile_rewrite()");
+	sf_base_require_writes("securefile_rewrite()");
 	sf_base_require_preload();
 	require_rewritable(relid, column, wish);
 

@@ -147,15 +147,11 @@ securefile_set_tablespace(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 	bool		found = false;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table, column and tablespace must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 2, "table, column and tablespace");
 	table_oid = PG_GETARG_OID(0);
 	column = NameStr(*PG_GETARG_NAME(1));
 
-	PreventCommandIfReadOnly("securefile_set_tablespace()");
-	PreventCommandIfParallelMode("securefile_set_tablespace()");
+	sf_base_require_writes("securefile_set_tablespace()");
 	sf_base_require_preload();
 	sfi_ddl_require_column(table_oid, column);
 	tablespace = usable_tablespace(NameStr(*PG_GETARG_NAME(2)));

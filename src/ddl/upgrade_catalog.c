@@ -214,7 +214,7 @@ name_datum(const char *name)
 }
 
 static void
-report_finished(ReturnSetInfo *rsinfo, const Unfinished *column, int64 file_bytes)
+report_finished(FunctionCallInfo fcinfo, const Unfinished *column, int64 file_bytes)
 {
 	Oid			table_oid = column->table_oid;
 	Datum		values[] = {
@@ -224,14 +224,13 @@ report_finished(ReturnSetInfo *rsinfo, const Unfinished *column, int64 file_byte
 		ObjectIdGetDatum(table_oid),
 		Int64GetDatum(file_bytes)
 	};
-	bool		nulls[lengthof(values)] = {false};
 
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(fcinfo, values, NULL);
 }
 
 /* Give a column its segment, if there is one for it; the result gets a row. */
 static void
-finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
+finish_column(FunctionCallInfo fcinfo, const Unfinished *column, List *left)
 {
 	SfOrphanedStorage *storage;
 
@@ -244,7 +243,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 		adopt(column, storage);
 	SF_ASSERT(storage == NULL ||
 			  OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)));
-	report_finished(rsinfo, column,
+	report_finished(fcinfo, column,
 					storage == NULL ? 0 : (int64) sf_io_files_size(storage->storage));
 }
 
@@ -253,9 +252,7 @@ require_finish_call(void)
 {
 	sf_base_require_superuser("finish an upgrade");
 	sf_base_require_preload();
-	PreventCommandIfReadOnly("securefile_upgrade_finish()");
-	PreventCommandDuringRecovery("securefile_upgrade_finish()");
-	PreventCommandIfParallelMode("securefile_upgrade_finish()");
+	sf_base_require_writes("securefile_upgrade_finish()");
 	PreventInTransactionBlock(true, "securefile_upgrade_finish()");
 }
 
@@ -275,7 +272,7 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 	left = sf_space_upgrade_orphaned();
 	columns = unfinished_columns();
 	foreach(lc, columns)
-		finish_column((ReturnSetInfo *) fcinfo->resultinfo, lfirst(lc), left);
+		finish_column(fcinfo, lfirst(lc), left);
 	sf_space_upgrade_finished();
 	foreach(lc, columns)
 		sfi_ddl_resync_table(((Unfinished *) lfirst(lc))->table_oid);

@@ -16,7 +16,6 @@
 #include "space/dictionary_pages.h"
 #include "stream/stream.h"
 #include "transform/transform.h"
-#include "utils/builtins.h"
 #include "write/write.h"
 
 /*
@@ -145,12 +144,9 @@ sfi_ddl_leaves_row(const SfColumn *column, Datum value)
 static struct varlena *
 packed_value(Datum value)
 {
-	struct varlena *datum;
+	struct varlena *datum = sf_base_detoast_short(value, SF_IN_ROW_MAX);
 
-	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX)
-		return NULL;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_form(datum) == SF_FORM_PACKED ? datum : NULL;
+	return datum != NULL && sf_read_form(datum) == SF_FORM_PACKED ? datum : NULL;
 }
 
 /* Would a value be compressed with a dictionary? */

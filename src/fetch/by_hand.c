@@ -17,19 +17,17 @@
 
 PG_FUNCTION_INFO_V1(securefile_fetch_column);
 
-#define COLUMNS		4
-
 static Datum
 make_row(FunctionCallInfo fcinfo, const SfFetchCounts *counts)
 {
-	Datum		values[COLUMNS];
-	bool		nulls[COLUMNS] = {0};
+	Datum		values[] = {
+		Int64GetDatum(counts->missing_values),
+		Int64GetDatum(counts->missing_bytes),
+		Int64GetDatum(counts->missing_values - counts->left_values),
+		Int64GetDatum(counts->missing_bytes - counts->left_bytes)
+	};
 
-	values[0] = Int64GetDatum(counts->missing_values);
-	values[1] = Int64GetDatum(counts->missing_bytes);
-	values[2] = Int64GetDatum(counts->missing_values - counts->left_values);
-	values[3] = Int64GetDatum(counts->missing_bytes - counts->left_bytes);
-	return sf_base_row(fcinfo, values, nulls);
+	return sf_base_row(fcinfo, values, NULL);
 }
 
 /* All rows; the connection of a source, if there is one, is closed whatever happens. */
@@ -71,10 +69,7 @@ securefile_fetch_column(PG_FUNCTION_ARGS)
 	SfSegment  *seg;
 
 	sf_base_require_preload();
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
 	PreventCommandIfParallelMode("securefile_fetch_left_behind()");
 	rel = table_open(table_oid, AccessShareLock);
 	if (rel->rd_rel->relkind != RELKIND_RELATION)

@@ -7,7 +7,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "access/sysattr.h"
 #include "access/transam.h"
 #include "fetch/fetch_internal.h"
@@ -36,11 +35,10 @@ was_seen(TransactionId xmin, TransactionId since)
 static void
 look_at(SfFetchBatch *batch, Datum value, TransactionId xmin)
 {
-	struct varlena *packed;
+	struct varlena *packed = sf_base_detoast_short(value, SF_IN_ROW_MAX + SF_SEALED_OVERHEAD);
 
-	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
+	if (packed == NULL)
 		return;
-	packed = PG_DETOAST_DATUM_PACKED(value);
 	sfi_batch_value(batch, xmin);
 	sf_read_missing(packed, sfi_batch_add, batch);
 }

@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(securefile_fetch_state);
 
@@ -114,7 +113,7 @@ sfi_fetch_may_ask(void)
 /* ---- view ---- */
 
 static void
-put_row(ReturnSetInfo *rsinfo, const Entry *entry)
+put_row(FunctionCallInfo fcinfo, const Entry *entry)
 {
 	const SfFetchState *state = &entry->state;
 	Datum		values[COLUMNS];
@@ -133,7 +132,7 @@ put_row(ReturnSetInfo *rsinfo, const Entry *entry)
 	nulls[8] = state->failure[0] == '\0' ||
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS);
 	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(state->failure);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(fcinfo, values, nulls);
 }
 
 /* The entries of this database, palloc'd; returns how many.  No row is made under the lock. */
@@ -171,6 +170,6 @@ securefile_fetch_state(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	n = copy_entries(&entries);
 	for (int i = 0; i < n; i++)
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, &entries[i]);
+		put_row(fcinfo, &entries[i]);
 	return (Datum) 0;
 }

@@ -235,11 +235,8 @@ sfi_keys_refuse(const SfSegment *seg, const SfWrappedKey *entry, SfUnwrapped res
 				 errdetail("It wraps data key %u of the column.  A key of that name with other bytes is not the same.",
 						   entry->key_id),
 				 errhint("Have securefile.key_command print it, and call securefile_load_keys().")));
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("data key %u of %s cannot be authenticated", entry->key_id, column),
-			 errdetail("It was not wrapped for this column with the master key that it names, or was changed since."),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(psprintf("data key %u of %s cannot be authenticated", entry->key_id, column),
+						  "It was not wrapped for this column with the master key that it names, or was changed since.");
 }
 
 void

@@ -79,13 +79,15 @@ deferred_flatten(ExpandedObjectHeader *header, void *result, Size size)
 
 static const ExpandedObjectMethods methods = {deferred_size, deferred_flatten};
 
-/* The object that an indirect pointer leads to, if that is a deferred value; else NULL. */
+/* The object that a datum leads to, if that is a deferred value; else NULL. */
 static SfDeferred *
 deferred_of(Datum datum)
 {
 	struct varatt_indirect redirect;
 	ExpandedObjectHeader *header;
 
+	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
+		return NULL;
 	VARATT_EXTERNAL_GET_POINTER(redirect, (struct varlena *) DatumGetPointer(datum));
 	if (!VARATT_IS_EXTERNAL_EXPANDED(redirect.pointer))
 		return NULL;
@@ -116,11 +118,8 @@ sf_object_defer(Datum given, SfPlace place, void *arg, MemoryContext context)
 Datum
 sf_object_given(Datum datum)
 {
-	SfDeferred *deferred;
+	SfDeferred *deferred = deferred_of(datum);
 
-	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
-		return datum;
-	deferred = deferred_of(datum);
 	if (deferred == NULL)
 		return datum;
 	/* what is made of it may outlive the row */
@@ -132,11 +131,8 @@ sf_object_given(Datum datum)
 Datum
 sf_object_placed(Datum datum)
 {
-	SfDeferred *deferred;
+	SfDeferred *deferred = deferred_of(datum);
 
-	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
-		return datum;
-	deferred = deferred_of(datum);
 	if (deferred == NULL)
 		return datum;
 	(void) deferred_size(&deferred->header);

@@ -327,11 +327,8 @@ static void
 require_sound(bool sound)
 {
 	if (!sound)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("invalid securefile value"),
-				 errdetail("The value has the form of an edited one, and was not made by this server."),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage("invalid securefile value",
+							  "The value has the form of an edited one, and was not made by this server.");
 }
 
 /*

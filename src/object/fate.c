@@ -23,7 +23,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "access/heapam.h"
 #include "access/relation.h"
 #include "access/tableam.h"
@@ -48,13 +47,6 @@ typedef struct LastAsked
 
 static LastAsked last;
 
-/* Is it a value of which no part is its own? */
-static bool
-is_whole(const SfLocator *loc)
-{
-	return !(loc->flags & SF_LOC_SHARED) || sf_object_is_reference(loc);
-}
-
 /* Do two locators name the same version of an object?  Rows that share it have their own. */
 static bool
 names_same(const SfLocator *a, const SfLocator *b)
@@ -62,7 +54,7 @@ names_same(const SfLocator *a, const SfLocator *b)
 	if (a->incarnation != b->incarnation || a->object_id != b->object_id)
 		return false;
 	return sf_format_locator_tag(a) == sf_format_locator_tag(b) ||
-		(is_whole(a) && is_whole(b) && a->generation == b->generation);
+		(!sf_object_is_version(a) && !sf_object_is_version(b) && a->generation == b->generation);
 }
 
 /* Is the value of a row the one that is looked for?  Large ones in the row are not fetched. */
@@ -74,11 +66,10 @@ row_has(TupleTableSlot *slot, const SfLocator *loc)
 	struct varlena *datum;
 	SfLocator	found;
 
-	if (isnull || toast_raw_datum_size(value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
+	if (isnull)
 		return false;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	return VARSIZE_ANY_EXHDR(datum) > 0 && *(uint8 *) VARDATA_ANY(datum) == SF_FORM_STORED &&
-		sf_object_decode(datum, &found) == NULL && names_same(&found, loc);
+	datum = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
+	return datum != NULL && sf_object_decode(datum, &found) == NULL && names_same(&found, loc);
 }
 
 /* Scan a table for a row that some snapshot may show, and that has the value. */

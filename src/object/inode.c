@@ -87,11 +87,7 @@ read_flat(const SfLocator *loc, SfInode *inode)
 SF_NORETURN static void
 report_damaged_page(uint32 page, const char *detail)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("inode page %u of a securefile segment is damaged", page),
-			 errdetail_internal("%s", detail),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(psprintf("inode page %u of a securefile segment is damaged", page), detail);
 }
 
 /*
@@ -217,11 +213,8 @@ sfi_inode_require_sound_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_
 												 sf_unit_plain_bytes(length_bytes, unit_no));
 
 	if (problem != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("unit map of a securefile value is damaged"),
-				 errdetail("Unit " UINT64_FORMAT ": the %s.", unit_no, problem),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage("unit map of a securefile value is damaged",
+							  psprintf("Unit " UINT64_FORMAT ": the %s.", unit_no, problem));
 }
 
 /* The units of the range that lie in [from, to) are holes. */

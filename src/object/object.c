@@ -98,15 +98,10 @@ sf_object_locator(struct varlena *datum)
 	SfLocator	loc;
 	const char *problem = sf_object_decode(datum, &loc);
 
-	if (problem != NULL)
-		sf_object_refuse_later(&loc);
-	if (problem != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("invalid securefile locator"),
-				 errdetail("The %s.", problem),
-				 errhint("Run securefile_check() on the column.")));
-	return loc;
+	if (problem == NULL)
+		return loc;
+	sf_object_refuse_later(&loc);
+	sf_base_report_damage("invalid securefile locator", psprintf("The %s.", problem));
 }
 
 struct varlena *
@@ -129,11 +124,8 @@ static void
 require_tag(const SfLocator *loc, const SfSecret *secret)
 {
 	if (!sf_format_locator_tag_ok(loc, secret))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("invalid securefile locator"),
-				 errdetail("The locator was not made by its segment, or was changed since."),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage("invalid securefile locator",
+							  "The locator was not made by its segment, or was changed since.");
 }
 
 void
@@ -149,12 +141,9 @@ sf_object_require_genuine(SfSegment *seg, SfLocator *loc)
 	if (!(loc->flags & SF_LOC_KEYED) || loc->genuine)
 		return;
 	if (!sf_transform_locator_is_genuine(sf_keys_of(seg, loc->key_id), loc))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("securefile value cannot be authenticated"),
-				 errdetail("Its locator was not made with data key %u of its column, or was changed since.",
-						   loc->key_id),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage("securefile value cannot be authenticated",
+							  psprintf("Its locator was not made with data key %u of its column, or was changed since.",
+									   loc->key_id));
 	loc->genuine = true;
 }
 
@@ -225,12 +214,9 @@ open_hash(SfSegment *seg, const SfLocator *loc, SfContentHash *hash)
 
 	SF_ASSERT(loc->genuine);
 	if (result == SF_DECODE_NOT_GENUINE)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("securefile value cannot be authenticated"),
-				 errdetail("Its hash was not encrypted with data key %u of its column, or is that of another value.",
-						   loc->key_id),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage("securefile value cannot be authenticated",
+							  psprintf("Its hash was not encrypted with data key %u of its column, or is that of another value.",
+									   loc->key_id));
 	return result == SF_DECODED;
 }
 

@@ -308,6 +308,13 @@ sf_object_is_reference(const SfLocator *loc)
 	return (loc->flags & SF_LOC_SHARED) && !(loc->share.flags & SF_SHARE_BASED);
 }
 
+/* Is a value a changed version of a shared object, which owns what that does not have? */
+static inline bool
+sf_object_is_version(const SfLocator *loc)
+{
+	return (loc->flags & SF_LOC_SHARED) && (loc->share.flags & SF_SHARE_BASED);
+}
+
 /*
  * Begin a share record of the object of a locator: all but its hashes, its maker and what
  * the column's options were.  The locator may be that of a reference.  False: it is too long

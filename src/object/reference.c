@@ -80,14 +80,11 @@ sf_object_reference(SfSegment *seg, const SfShareRecord *record, SfShareId id,
 }
 
 /* Report that a share record does not say what it must. */
-static void
+SF_NORETURN static void
 report_damaged(uint64 object_id, const char *problem)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("share record of object " UINT64_FORMAT " is damaged", object_id),
-			 errdetail_internal("The %s.", problem),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(psprintf("share record of object " UINT64_FORMAT " is damaged", object_id),
+						  psprintf("The %s.", problem));
 }
 
 /* The locator of a record has neither tag nor hash, so one of a reference is made of it. */

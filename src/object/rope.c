@@ -377,17 +377,6 @@ build(Store *store, const SfPiece *pieces, int n, SfValues *values)
 					build(store, pieces + middle + 1, n - middle - 1, values));
 }
 
-/* Append the pieces of a tree to a list; recurses to the left only. */
-static void
-list_pieces(const RopeNode *node, SfPiece *pieces, int *n)
-{
-	for (; node != NULL; node = node->right)
-	{
-		list_pieces(node->left, pieces, n);
-		pieces[(*n)++] = node->piece;
-	}
-}
-
 /* How many pieces bytes [from, to) of a tree are; pieces: these, or NULL. */
 static int
 list_part(const RopeNode *node, uint64 from, uint64 to, SfPiece *pieces)
@@ -419,10 +408,9 @@ copy_tree(Store *store, const RopeNode *node)
 {
 	SfPiece    *pieces = palloc_extended(Max(Pieces(node), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	SfValues   *values = sfi_values_begin(Values(node));
-	int			n = 0;
+	int			n = list_part(node, 0, Length(node), pieces);
 	RopeNode   *copy;
 
-	list_pieces(node, pieces, &n);
 	SF_ASSERT(n == Pieces(node));
 	copy = build(store, pieces, n, values);
 	sfi_values_end(values);
@@ -529,14 +517,14 @@ sf_object_rope_data(const SfRope *rope)
 int
 sf_object_rope_pieces(const SfRope *rope, SfPiece **pieces)
 {
-	int			n = 0;
+	int			n;
 
 	/*
 	 * The list may be beyond the limit of an allocation: it is for callers
 	 * that go through it.
 	 */
 	*pieces = palloc_extended(Max(Pieces(rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
-	list_pieces(rope->root, *pieces, &n);
+	n = list_part(rope->root, 0, Length(rope->root), *pieces);
 	SF_ASSERT(n == Pieces(rope->root));
 	return n;
 }

@@ -127,12 +127,8 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 		(void) report_left_behind(job, listener, unit);
 	if (is_gone(job, run, used, &sure))
 		sf_base_report_outlived("Its row is gone, and its space has been given back.");
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 sure ? errmsg("securefile value is damaged")
-			 : errmsg("securefile value is damaged, or outlived its row"),
-			 errdetail_internal("%s", detail),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(sure ? "securefile value is damaged"
+						  : "securefile value is damaged, or outlived its row", detail);
 }
 
 void
@@ -152,14 +148,11 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 	}
 	if (is_gone(job, run, sf_space_is_used(job->seg, run, false), &sure))
 		sf_base_report_outlived("Its row is gone, and its place lies beyond the end of its segment now.");
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("securefile value lies beyond the end of its segment"),
-			 errdetail("Segment offset " UINT64_FORMAT "; the segment is expected to end at "
-					   UINT64_FORMAT ".",
-					   sf_sectors_to_bytes(unit->start),
-					   sf_sectors_to_bytes(job->total_sectors)),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage("securefile value lies beyond the end of its segment",
+						  psprintf("Segment offset " UINT64_FORMAT
+								   "; the segment is expected to end at " UINT64_FORMAT ".",
+								   sf_sectors_to_bytes(unit->start),
+								   sf_sectors_to_bytes(job->total_sectors)));
 }
 
 void
@@ -208,12 +201,9 @@ sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, cons
 		sfi_read_tell(listener, "undecodable", unit->start, unit->stored_bytes, detail);
 		return;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg(reason == SF_DECODE_NOT_GENUINE ? "securefile value cannot be authenticated" :
-					"securefile value cannot be decoded"),
-			 errdetail_internal("%s", detail),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(reason == SF_DECODE_NOT_GENUINE
+						  ? "securefile value cannot be authenticated"
+						  : "securefile value cannot be decoded", detail);
 }
 
 void

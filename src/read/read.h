@@ -55,7 +55,10 @@ extern struct varlena *sf_read_unpacked(struct varlena *datum);
 /* How a PACKED, TRAINED or SEALED value is stored.  ERROR DATA_CORRUPTED when it is damaged. */
 extern SfUnit sf_read_packed_unit(struct varlena *datum);
 
-/* The key of a SEALED value; 0: it has another form.  ERROR likewise. */
+/*
+ * The data key that a value of any form is encrypted with; 0: it is not.  ERROR likewise, and as
+ * for sf_object_locator().
+ */
 extern uint16 sf_read_key_id(struct varlena *datum);
 
 /* The segment of a TRAINED or SEALED value.  ERROR likewise. */

@@ -53,7 +53,15 @@ look_at(struct varlena *datum)
 uint16
 sf_read_key_id(struct varlena *datum)
 {
-	return sf_read_form(datum) == SF_FORM_SEALED ? look_at(datum).key_id : 0;
+	switch (sf_read_form(datum))
+	{
+		case SF_FORM_STORED:
+			return sf_object_locator(datum).key_id;
+		case SF_FORM_SEALED:
+			return look_at(datum).key_id;
+		default:
+			return 0;
+	}
 }
 
 SfUnit

@@ -12,7 +12,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "object/object.h"
 #include "read/read.h"
 #include "rows/rows.h"
@@ -25,23 +24,11 @@ is_of_segment(const SfLocator *loc, const SfSegment *seg)
 		loc->incarnation == seg->incarnation;
 }
 
-/*
- * The bytes of a value that may be a locator, or NULL.  A locator is small, so a larger value,
- * which is in the row, is not even fetched.
- */
-static struct varlena *
-packed(const SfRows *rows)
-{
-	if (toast_raw_datum_size(rows->value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
-		return NULL;
-	return PG_DETOAST_DATUM_PACKED(rows->value);
-}
-
 /* A filter: has the value a sector that is not below that one? */
 static bool
 reaches_sector(const SfRows *rows)
 {
-	struct varlena *stored = packed(rows);
+	struct varlena *stored = sf_base_detoast_short(rows->value, SF_LOCATOR_MAX_SIZE);
 	SfLocator	loc;
 	SfOwned		owned;
 
@@ -63,7 +50,7 @@ reaches_sector(const SfRows *rows)
 static bool
 is_object(const SfRows *rows)
 {
-	struct varlena *stored = packed(rows);
+	struct varlena *stored = sf_base_detoast_short(rows->value, SF_LOCATOR_MAX_SIZE);
 	SfLocator	loc;
 
 	return stored != NULL && sf_object_decode(stored, &loc) == NULL &&

@@ -90,14 +90,10 @@ sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
 SF_NORETURN static void
 report_damaged_page(const char *relname, SfStorage storage, BlockNumber page, const char *detail)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 relname != NULL
-			 ? errmsg("page %u of segment relation \"%s\" is damaged", page, relname)
-			 : errmsg("page %u of the segment relation with file number %u is damaged",
-					  page, SfStorageRel(storage)),
-			 errdetail_internal("%s", detail),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(relname != NULL
+						  ? psprintf("page %u of segment relation \"%s\" is damaged", page, relname)
+						  : psprintf("page %u of the segment relation with file number %u is damaged",
+									 page, SfStorageRel(storage)), detail);
 }
 
 void
@@ -109,11 +105,8 @@ sfi_page_report_damaged(Relation rel, uint32 page, const char *detail)
 void
 sfi_page_report_contents(const char *kind, uint32 page, const char *detail)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("%s page %u of a securefile segment is damaged", kind, page),
-			 errdetail_internal("%s", detail),
-			 errhint("Run securefile_check() on the column.")));
+	sf_base_report_damage(psprintf("%s page %u of a securefile segment is damaged", kind, page),
+						  detail);
 }
 
 /* ERROR when a later version of the library has written a page, which is no damage; 0: not so. */

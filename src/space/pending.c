@@ -243,13 +243,10 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 	else
 		buf = sfi_change_buffer(*map_at);
 	if (!sf_format_map_none_used(SfPageMap(BufferGetPage(buf)), range))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("space of a new value is in use already in segment \"%s\"",
-						RelationGetRelationName(rel)),
-				 errdetail("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
-						   run.start, run.start + run.nsectors - 1),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage(psprintf("space of a new value is in use already in segment \"%s\"",
+									   RelationGetRelationName(rel)),
+							  psprintf("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
+									   run.start, run.start + run.nsectors - 1));
 	sfi_change_op(*map_at, SF_OP_MAP_SET, &range, sizeof(range));
 	return true;
 }

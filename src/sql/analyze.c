@@ -20,7 +20,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "object/object.h"
@@ -53,27 +52,14 @@ typedef struct LargeLook
 /* ---- values with flat maps ---- */
 
 /*
- * The datum of a value that lies in the segment, or NULL.  A value that is too long for a
- * locator is not fetched: it may be anything, where tables keep values in their rows.
+ * Take a value of the sample into account, if it lies in the segment.  Damaged locators are passed
+ * over, and what is too long for a locator: it may be anything, where tables keep values in their
+ * rows.
  */
-static struct varlena *
-stored_datum(Datum value)
-{
-	struct varlena *datum;
-
-	if (toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
-		return NULL;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	if (VARSIZE_ANY_EXHDR(datum) < 1 || *(uint8 *) VARDATA_ANY(datum) != SF_FORM_STORED)
-		return NULL;
-	return datum;
-}
-
-/* Take a value of the sample into account.  Damaged locators are passed over. */
 static void
 see_value(Seen *seen, Datum value)
 {
-	struct varlena *datum = stored_datum(value);
+	struct varlena *datum = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
 	SfLocator	loc;
 
 	if (datum == NULL || sf_object_decode(datum, &loc) != NULL)

@@ -21,7 +21,6 @@
  */
 #include "base/base.h"
 
-#include "access/detoast.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xlog.h"
@@ -35,7 +34,6 @@
 #include "rows/rows.h"
 #include "space/upgrade.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -62,18 +60,11 @@ typedef struct KeyCounts
 static bool
 key_of_value(Datum value, uint16 *key_id)
 {
-	struct varlena *datum;
+	struct varlena *datum = sf_base_detoast_short(value, SF_IN_ROW_MAX + SF_SEALED_OVERHEAD);
 
-	*key_id = 0;
-	/* what is longer is INLINE, and need not be fetched */
-	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
-		return true;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	if (sf_read_length(datum) == 0)
-		return false;
-	*key_id = sf_read_form(datum) == SF_FORM_STORED ? sf_object_locator(datum).key_id
-		: sf_read_key_id(datum);
-	return true;
+	/* what is longer is INLINE */
+	*key_id = datum == NULL ? 0 : sf_read_key_id(datum);
+	return datum == NULL || sf_read_length(datum) > 0;
 }
 
 static void
@@ -87,8 +78,7 @@ count_key_of(KeyCounts *counts, const SfCheckColumn *column, Datum value)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("a value of column \"%s\" of table \"%s\" names the impossible data key %u",
-						get_attname(column->table_oid, column->attnum, false),
-						get_rel_name(column->table_oid), key_id),
+						column->name, column->table, key_id),
 				 errhint("Run securefile_check() on the column.")));
 	counts->values[key_id]++;
 }
@@ -132,7 +122,7 @@ state_word(const SfKeyShown *key)
 
 /* The row of a key; counts NULL: values were not counted. */
 static void
-put_key(ReturnSetInfo *rsinfo, const SfKeyShown *key, const KeyCounts *counts)
+put_key(FunctionCallInfo fcinfo, const SfKeyShown *key, const KeyCounts *counts)
 {
 	Datum		values[LIST_COLUMNS];
 	bool		nulls[LIST_COLUMNS] = {false};
@@ -151,19 +141,19 @@ put_key(ReturnSetInfo *rsinfo, const SfKeyShown *key, const KeyCounts *counts)
 	values[7] = TimestampTzGetDatum(key->created);
 	nulls[8] = counts == NULL;
 	values[8] = Int64GetDatum(counts != NULL ? counts->values[key->key_id] : 0);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(fcinfo, values, nulls);
 }
 
 /* The row of the values that are not encrypted. */
 static void
-put_plain(ReturnSetInfo *rsinfo, const KeyCounts *counts)
+put_plain(FunctionCallInfo fcinfo, const KeyCounts *counts)
 {
 	Datum		values[LIST_COLUMNS] = {0};
 	bool		nulls[LIST_COLUMNS] = {true, false, true, true, true, true, true, true, false};
 
 	values[1] = CStringGetTextDatum("plain");
 	values[8] = Int64GetDatum(counts->values[0]);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(fcinfo, values, nulls);
 }
 
 /* Values whose keys the segment does not have cannot be read: that is damage. */
@@ -172,13 +162,10 @@ require_known(const SfCheckColumn *column, const KeyCounts *counts, int nkeys)
 {
 	for (int key_id = nkeys + 1; key_id <= SF_DATA_KEYS_MAX; key_id++)
 		if (counts->values[key_id] > 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("column \"%s\" of table \"%s\" has no data key %d",
-							get_attname(column->table_oid, column->attnum, false),
-							get_rel_name(column->table_oid), key_id),
-					 errdetail("Values name it: " INT64_FORMAT ".", counts->values[key_id]),
-					 errhint("Run securefile_check() on the column.")));
+			sf_base_report_damage(psprintf("column \"%s\" of table \"%s\" has no data key %d",
+										   column->name, column->table, key_id),
+								  psprintf("Values name it: " INT64_FORMAT ".",
+										   counts->values[key_id]));
 }
 
 /*
@@ -190,7 +177,6 @@ require_known(const SfCheckColumn *column, const KeyCounts *counts, int nkeys)
 Datum
 securefile_keys(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		scan = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 	const SfCheckColumn *column;
 	SfSegment  *seg;
@@ -216,9 +202,9 @@ securefile_keys(PG_FUNCTION_ARGS)
 	if (scan)
 		require_known(column, &counts, n);
 	for (int i = 0; i < n; i++)
-		put_key(rsinfo, &keys[i], scan ? &counts : NULL);
+		put_key(fcinfo, &keys[i], scan ? &counts : NULL);
 	if (scan)
-		put_plain(rsinfo, &counts);
+		put_plain(fcinfo, &counts);
 	sf_check_release(locked, AccessShareLock);
 	return (Datum) 0;
 }
@@ -230,8 +216,7 @@ require_key_changes(const char *function)
 {
 	sf_base_require_preload();
 	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
+	sf_base_require_writes(function);
 }
 
 static void
@@ -384,8 +369,7 @@ require_encrypts(const SfCheckColumn *column, SfSegment *seg)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("column \"%s\" of table \"%s\" is not encrypted",
-						get_attname(column->table_oid, column->attnum, false),
-						get_rel_name(column->table_oid)),
+						column->name, column->table),
 				 errdetail("New values of it need no key."),
 				 errhint("Give the column the option encrypt with ALTER TABLE .. ALTER COLUMN .. TYPE first.")));
 }
@@ -449,21 +433,20 @@ count_readable(const SfCheckColumn *column, SfSegment *seg)
 static void
 require_unused(const SfCheckColumn *column, SfSegment *seg)
 {
-	const char *name = get_attname(column->table_oid, column->attnum, false);
-	const char *table = get_rel_name(column->table_oid);
 	int64		readable = count_readable(column, seg);
 
 	if (readable > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s\" has encrypted values", name, table),
+				 errmsg("column \"%s\" of table \"%s\" has encrypted values",
+						column->name, column->table),
 				 errdetail("Values that could never be read again: " INT64_FORMAT ".", readable),
 				 errhint("TRUNCATE the table, or set the column to NULL, first.  With force => true they are destroyed.")));
 	if (sf_space_keeps_dropped())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("logical replication slots may still have to send values of column \"%s\" of table \"%s\"",
-						name, table),
+						column->name, column->table),
 				 errdetail("Their decoding fails at values that were destroyed."),
 				 errhint("Drop the logical slots of this database first.  With force => true they are not asked for.")));
 }
@@ -481,7 +464,6 @@ require_not_in_use(const SfCheckColumn *column)
 static int
 shred_column(const SfCheckColumn *column, bool force)
 {
-	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 	SfSegment  *seg;
 
 	require_not_in_use(column);
@@ -490,8 +472,7 @@ shred_column(const SfCheckColumn *column, bool force)
 	 * a session with a value in a variable reads it without a lock on the
 	 * table
 	 */
-	if (OidIsValid(segrelid))
-		LockRelationOid(segrelid, AccessExclusiveLock);
+	LockRelationOid(sf_check_segment_relid(column), AccessExclusiveLock);
 	seg = sf_check_open_segment(column, RowExclusiveLock);
 	if (!force)
 		require_unused(column, seg);

@@ -20,7 +20,6 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's size and alignment */
 #include <xxhash.h>
 
-#include "access/detoast.h"
 #include "common/cryptohash.h"
 #include "common/md5.h"
 #include "common/sha2.h"
@@ -228,11 +227,10 @@ kept_digest(Datum value)
 	bytea	   *result;
 
 	value = sf_object_given(value);
-	if (sf_object_rope_of(value) != NULL ||
-		toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
+	if (sf_object_rope_of(value) != NULL)
 		return NULL;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	if (sf_read_form(datum) != SF_FORM_STORED || !sf_object_hash(datum, &hash))
+	datum = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
+	if (datum == NULL || sf_read_form(datum) != SF_FORM_STORED || !sf_object_hash(datum, &hash))
 		return NULL;
 	result = sfi_sql_new_bytea(sizeof(hash.digest));
 	memcpy(VARDATA(result), hash.digest, sizeof(hash.digest));

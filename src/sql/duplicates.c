@@ -24,7 +24,6 @@
 
 #include <sodium.h>
 
-#include "access/detoast.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "common/sha2.h"
@@ -40,7 +39,6 @@
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "stream/stream.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
 #include "utils/tuplesort.h"
@@ -202,12 +200,6 @@ put_row(Tuplesortstate *sort, TupleDesc desc, const Datum *values)
 
 /* ---- one value ---- */
 
-static bool
-is_version(const SfLocator *loc)
-{
-	return (loc->flags & SF_LOC_SHARED) && !sf_object_is_reference(loc);
-}
-
 /*
  * The number of what takes the space of a value, which nothing else in the segment has.  A
  * version of a shared object has the id of that, but units that no other row has: its
@@ -216,7 +208,7 @@ is_version(const SfLocator *loc)
 static uint64
 number_of(const SfLocator *loc)
 {
-	return is_version(loc) ? loc->share.reference_id : loc->object_id;
+	return sf_object_is_version(loc) ? loc->share.reference_id : loc->object_id;
 }
 
 /* Bytes that a value takes in its segment, in whole sectors: of a version, its own units. */
@@ -228,26 +220,11 @@ own_bytes(const SfLocator *loc)
 	SfOwned		owned;
 
 	sf_object_require_tag(seg, loc);
-	if (is_version(loc))
+	if (sf_object_is_version(loc))
 		sf_object_shared_base(seg, loc, &shared);
-	owned = sf_object_difference(seg, loc, NULL, is_version(loc) ? &shared.loc : NULL);
+	owned = sf_object_difference(seg, loc, NULL, sf_object_is_version(loc) ? &shared.loc : NULL);
 	sf_space_release(seg);
 	return (int64) sf_sectors_to_bytes(sf_space_owned_sectors(&owned));
-}
-
-/*
- * Is it a value that deduplication looks for?  What is larger than a locator is not fetched
- * for that.
- */
-static bool
-is_looked_for(Datum value)
-{
-	struct varlena *datum;
-
-	if (toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
-		return false;
-	datum = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_form(datum) == SF_FORM_STORED && !sf_stream_is_too_sparse(datum);
 }
 
 /* The digest of a value as it may get to disk. */
@@ -272,12 +249,15 @@ static void
 look_at_value(void *arg)
 {
 	Search	   *search = arg;
+	struct varlena *datum = sf_base_detoast_short(search->rows.value, SF_LOCATOR_MAX_SIZE);
 	SfLocator	loc;
 
-	search->counts = is_looked_for(search->rows.value);
+	/* deduplication looks for no other ones */
+	search->counts = datum != NULL && sf_read_form(datum) == SF_FORM_STORED &&
+		!sf_stream_is_too_sparse(datum);
 	if (!search->counts)
 		return;
-	loc = sf_object_locator(PG_DETOAST_DATUM_PACKED(search->rows.value));
+	loc = sf_object_locator(datum);
 	search->found[KEY_TABLE] = ObjectIdGetDatum(loc.table_oid);
 	search->found[KEY_DIGEST] = hidden_digest(&search->key, search->rows.value);
 	search->found[KEY_LENGTH] = Int64GetDatum((int64) loc.length_bytes);

@@ -13,7 +13,6 @@
 #include "common/int.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "sql/content.h"
 #include "sql/sql.h"
@@ -44,15 +43,6 @@ handle_to_use(int number)
 	return handle;
 }
 
-/* On a standby, too. */
-static void
-require_writes(const char *function)
-{
-	PreventCommandIfReadOnly(function);
-	PreventCommandDuringRecovery(function);
-	PreventCommandIfParallelMode(function);
-}
-
 Datum
 securefile_create(PG_FUNCTION_ARGS)
 {
@@ -60,7 +50,7 @@ securefile_create(PG_FUNCTION_ARGS)
 	SfHandle   *handle;
 	MemoryContext old;
 
-	require_writes("securefile_create()");
+	sf_base_require_writes("securefile_create()");
 	sf_base_require_preload();
 	seg = sf_ddl_column_to_write(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
 	handle = sf_stream_handle_new();
@@ -113,7 +103,7 @@ securefile_open(PG_FUNCTION_ARGS)
 
 	if (write)
 	{
-		require_writes("securefile_open() for writing");
+		sf_base_require_writes("securefile_open() for writing");
 		sf_base_require_preload();
 		require_update(value);
 	}
@@ -205,7 +195,7 @@ handle_to_write(int number)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("securefile handle %d was not opened for writing", number),
 				 errhint("Open the value with mode \"rw\".")));
-	require_writes("writing to a securefile handle");
+	sf_base_require_writes("writing to a securefile handle");
 	return handle;
 }
 

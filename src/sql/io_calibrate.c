@@ -26,10 +26,7 @@ PG_FUNCTION_INFO_V1(securefile_io_calibrate);
 static void
 require_limits(FunctionCallInfo fcinfo)
 {
-	if (PG_ARGISNULL(2) || PG_ARGISNULL(3))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("max_bytes and seconds must not be null")));
+	sf_base_refuse_nulls(fcinfo, 2, 3, "max_bytes and seconds");
 	if (PG_GETARG_INT64(2) < SF_IO_SCRATCH_MIN_BYTES ||
 		PG_GETARG_INT64(2) > SF_IO_SCRATCH_MAX_BYTES)
 		ereport(ERROR,
@@ -46,14 +43,9 @@ require_limits(FunctionCallInfo fcinfo)
 static Oid
 tablespace_of(const SfCheckColumn *column)
 {
-	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
-	Relation	segrel;
-	Oid			spc;
+	Relation	segrel = relation_open(sf_check_segment_relid(column), AccessShareLock);
+	Oid			spc = SfStorageSpc(SfRelStorage(segrel));
 
-	if (!column->permanent || !OidIsValid(segrelid))
-		sf_check_report_no_segment(column);
-	segrel = relation_open(segrelid, AccessShareLock);
-	spc = SfStorageSpc(SfRelStorage(segrel));
 	relation_close(segrel, AccessShareLock);
 	return spc;
 }
@@ -62,7 +54,6 @@ tablespace_of(const SfCheckColumn *column)
 static void
 put_measured(const SfIoMeasured *measured, void *arg)
 {
-	ReturnSetInfo *rsinfo = arg;
 	double		per_second = measured->operations / measured->seconds;
 	Datum		values[] = {
 		CStringGetTextDatum(measured->operation),
@@ -77,10 +68,9 @@ put_measured(const SfIoMeasured *measured, void *arg)
 		Float8GetDatum(measured->median_ms),
 		Float8GetDatum(measured->p99_ms)
 	};
-	bool		nulls[lengthof(values)] = {false};
 
 	SF_ASSERT(measured->operations > 0 && measured->seconds > 0);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(arg, values, NULL);
 }
 
 /*
@@ -104,7 +94,7 @@ securefile_io_calibrate(PG_FUNCTION_ARGS)
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);
 	InitMaterializedSRF(fcinfo, 0);
 	sf_io_calibrate(tablespace_of(linitial(columns)), (uint64) PG_GETARG_INT64(2),
-					PG_GETARG_FLOAT8(3), put_measured, fcinfo->resultinfo);
+					PG_GETARG_FLOAT8(3), put_measured, fcinfo);
 	sf_check_release(locked, AccessShareLock);
 	PG_RETURN_NULL();
 }

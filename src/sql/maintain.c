@@ -40,15 +40,10 @@ add_work(SfMaintain *sum, const SfMaintain *work)
 static void
 maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 {
-	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
-	Relation	segrel;
-	SfSegment  *seg;
+	Relation	segrel = relation_open(sf_check_segment_relid(column), ShareUpdateExclusiveLock);
+	SfSegment  *seg = sf_space_open_rel(segrel);
 	SfMaintain	work = {0};
 
-	if (!column->permanent || !OidIsValid(segrelid))
-		sf_check_report_no_segment(column);
-	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
-	seg = sf_space_open_rel(segrel);
 	(void) sf_space_resolve(seg, true, &work);
 	SF_ASSERT(work.entries_resolved <= work.entries_seen);
 	sf_space_maintain(seg, true, &work);

@@ -34,7 +34,6 @@ securefile_load_keys(PG_FUNCTION_ARGS)
 Datum
 securefile_master_keys(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	SfKeyListed *keys;
 	int			n;
 
@@ -44,9 +43,8 @@ securefile_master_keys(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		Datum		values[] = {CStringGetTextDatum(keys[i].name), BoolGetDatum(keys[i].current)};
-		bool		nulls[lengthof(values)] = {false};
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		sf_base_put_row(fcinfo, values, NULL);
 	}
 	PG_RETURN_NULL();
 }

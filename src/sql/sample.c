@@ -30,10 +30,7 @@ rows_wanted(FunctionCallInfo fcinfo, int least, int usual)
 {
 	int			rows;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table, column and sample_rows must not be null")));
+	sf_base_refuse_nulls(fcinfo, 0, 2, "table, column and sample_rows");
 	rows = PG_GETARG_INT32(2);
 	if (rows < least || rows > MOST_ROWS)
 		ereport(ERROR,

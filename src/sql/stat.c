@@ -125,14 +125,14 @@ Datum
 securefile_kept_memory(PG_FUNCTION_ARGS)
 {
 	SfKeptMemory kept = sf_io_kept_memory();
-	Datum		values[3];
-	bool		nulls[3] = {false};
+	Datum		values[] = {
+		Int64GetDatum((int64) kept.total_bytes),
+		Int32GetDatum((int32) kept.processes),
+		Int64GetDatum((int64) kept.own_bytes)
+	};
 
 	sf_base_require_preload();
-	values[0] = Int64GetDatum((int64) kept.total_bytes);
-	values[1] = Int32GetDatum((int32) kept.processes);
-	values[2] = Int64GetDatum((int64) kept.own_bytes);
-	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, NULL));
 }
 
 /* What keeps space in a process, as an array of words. */
@@ -159,7 +159,6 @@ words_of_readers(uint32 readers)
 Datum
 securefile_kept_space(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	SfKept		kept;
 	int			at = 0;
 
@@ -174,9 +173,8 @@ securefile_kept_space(PG_FUNCTION_ARGS)
 			TimestampTzGetDatum(kept.since),
 			PointerGetDatum(words_of_readers(kept.readers))
 		};
-		bool		nulls[lengthof(values)] = {false};
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		sf_base_put_row(fcinfo, values, NULL);
 	}
 	PG_RETURN_NULL();
 }
@@ -189,7 +187,6 @@ securefile_kept_space(PG_FUNCTION_ARGS)
 Datum
 securefile_progress_slots(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	SfProgress *list;
 	int			n;
 
@@ -210,9 +207,8 @@ securefile_progress_slots(PG_FUNCTION_ARGS)
 			Int64GetDatum((int64) progress->bytes),
 			Int64GetDatum((int64) progress->skipped)
 		};
-		bool		nulls[lengthof(values)] = {false};
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		sf_base_put_row(fcinfo, values, NULL);
 	}
 	PG_RETURN_NULL();
 }
@@ -237,7 +233,6 @@ milliseconds(uint64 us)
 static void
 put_watched(int pid, Oid role, const SfIoWatched *watched, void *arg)
 {
-	ReturnSetInfo *rsinfo = arg;
 	Datum		values[] = {
 		Int32GetDatum(pid),
 		ObjectIdGetDatum(SfStorageDb(watched->id.storage)),
@@ -260,7 +255,7 @@ put_watched(int pid, Oid role, const SfIoWatched *watched, void *arg)
 
 	if (!may_see(role))
 		memset(nulls + 1, true, sizeof(nulls) - 1);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	sf_base_put_row(arg, values, nulls);
 }
 
 /*
@@ -274,6 +269,6 @@ securefile_io_files(PG_FUNCTION_ARGS)
 {
 	sf_base_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	sf_io_watch(put_watched, fcinfo->resultinfo);
+	sf_io_watch(put_watched, fcinfo);
 	PG_RETURN_NULL();
 }

@@ -25,7 +25,6 @@
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "transform/transform.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
@@ -37,7 +36,6 @@ PG_FUNCTION_INFO_V1(securefile_train);
 #define TRIAL_BYTES			(1024 * 1024)	/* to try it with */
 #define TRIAL_EVERY			5	/* one value in so many is one to try with */
 #define LEAST_LESSONS		20
-#define COLUMNS				6
 
 /* Values that lie one after the other. */
 typedef struct Heap
@@ -124,10 +122,7 @@ require_use(const Training *training)
 static bool
 is_secret(const SfSqlContent *content)
 {
-	if (sfi_sql_is_inline(content))
-		return false;
-	return content->value.form == SF_FORM_STORED ? content->value.loc.key_id != 0
-		: sf_read_key_id(content->value.datum) != 0;
+	return !sfi_sql_is_inline(content) && sf_read_key_id(content->value.datum) != 0;
 }
 
 /*
@@ -298,16 +293,16 @@ static Datum
 result_row(FunctionCallInfo fcinfo, const Training *training, uint32 number, uint32 len,
 		   Outcome outcome)
 {
-	Datum		values[COLUMNS] = {0};
-	bool		nulls[COLUMNS] = {false};
+	Datum		values[] = {
+		Int32GetDatum(number),
+		Int32GetDatum(len),
+		Int64GetDatum(training->lessons.n + training->trials.n),
+		Int64GetDatum(outcome.plain_bytes),
+		Int64GetDatum(outcome.packed_bytes),
+		Int64GetDatum(outcome.trained_bytes)
+	};
+	bool		nulls[lengthof(values)] = {number == 0};
 
-	nulls[0] = number == 0;
-	values[0] = Int32GetDatum(number);
-	values[1] = Int32GetDatum(len);
-	values[2] = Int64GetDatum(training->lessons.n + training->trials.n);
-	values[3] = Int64GetDatum(outcome.plain_bytes);
-	values[4] = Int64GetDatum(outcome.packed_bytes);
-	values[5] = Int64GetDatum(outcome.trained_bytes);
 	return sf_base_row(fcinfo, values, nulls);
 }
 
@@ -327,8 +322,7 @@ securefile_train(PG_FUNCTION_ARGS)
 	bool		gains;
 	AttrNumber	attnum;
 
-	PreventCommandIfReadOnly("securefile_train()");
-	PreventCommandIfParallelMode("securefile_train()");
+	sf_base_require_writes("securefile_train()");
 	sf_base_require_preload();
 	training = begin_training(fcinfo);
 	require_codec();

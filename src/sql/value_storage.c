@@ -104,7 +104,6 @@ fill_stored(struct varlena *datum, Datum *values)
 	values[3] = Int64GetDatum(counts.units);
 	values[4] = Int64GetDatum(counts.encoded);
 	values[5] = PointerGetDatum(codec_names(counts.codecs));
-	values[6] = Int32GetDatum(loc.key_id);
 	values[7] = BoolGetDatum((loc.flags & SF_LOC_HASHED) != 0);
 }
 
@@ -131,8 +130,7 @@ securefile_storage(PG_FUNCTION_ARGS)
 		fill_stored(datum, values);
 	if (form == SF_FORM_PACKED || sf_read_is_homed(datum))
 		values[5] = PointerGetDatum(codec_names(1u << sf_read_packed_unit(datum).flags));
-	if (form == SF_FORM_SEALED)
-		values[6] = Int32GetDatum(sf_read_key_id(datum));
+	values[6] = Int32GetDatum(sf_read_key_id(datum));
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = true;

@@ -303,12 +303,10 @@ settle(Share *share)
 		sfi_ledger_add_drop(seg, id, 1);
 	else if (share->rows > 1 &&
 			 !sf_space_share_refer(seg, id, share->key.object_id, share->rows - 1))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("share record of object " UINT64_FORMAT " is gone", share->key.object_id),
-				 errdetail("This transaction has counted it up, in cell %u of page %u.", id.cell,
-						   id.page),
-				 errhint("Run securefile_check() on the column.")));
+		sf_base_report_damage(psprintf("share record of object " UINT64_FORMAT " is gone",
+									   share->key.object_id),
+							  psprintf("This transaction has counted it up, in cell %u of page %u.",
+									   id.cell, id.page));
 }
 
 void
