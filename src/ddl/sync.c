@@ -420,6 +420,9 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 			refuse_own(rel, attnum);
 		sfi_ddl_rows_store(rel, &column, made);
 	}
+	/* no triggers have seen what the transaction wrote before */
+	if (was_open || is_added(dirty, attnum))
+		sfi_ddl_see_column(rel, attnum);
 	/* what an expression of the command has computed is in its row as it came */
 	computed = is_added(dirty, attnum) || is_replaced(rel, attnum);
 	return came_inline && column.permanent &&

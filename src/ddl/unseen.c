@@ -400,19 +400,23 @@ keep_written(const SfServerWritten *written, void *arg)
 }
 
 void
-sfi_ddl_see_all(Relation rel)
+sfi_ddl_see_column(Relation rel, AttrNumber attnum)
 {
 	SfServerWritten written = {RelationGetRelid(rel)};
-	ListCell   *lc;
 
 	sf_server_visit_written(keep_written, &written);
 	SF_ASSERT(written.table_oid == RelationGetRelid(rel));
-	foreach(lc, sfi_ddl_columns_of(rel))
-	{
-		SfSeen		seen = sfi_ddl_seen(written.table_oid, lfirst_int(lc));
+	sfi_ddl_see(written.table_oid, attnum,
+				written.came - sfi_ddl_seen(written.table_oid, attnum).came, 0);
+}
 
-		sfi_ddl_see(written.table_oid, lfirst_int(lc), written.came - seen.came, 0);
-	}
+void
+sfi_ddl_see_all(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, sfi_ddl_columns_of(rel))
+		sfi_ddl_see_column(rel, lfirst_int(lc));
 }
 
 /*

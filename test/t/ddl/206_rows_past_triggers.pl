@@ -350,5 +350,21 @@ foreach my $work (
 	# a rewrite of a column looks at its rows, a TRUNCATE builds the index anew
 	is(in_session($scans), $before + ($work =~ /rewrite|TRUNCATE/ ? 1 : 0), "no look at all rows: $work");
 }
+
+# ---- columns that come in the middle of a transaction, whose triggers have seen fewer rows ----
+foreach my $work (
+	'ALTER TABLE later ADD y securefile', 'SAVEPOINT a; ALTER TABLE later ADD y securefile; ROLLBACK TO a; UPDATE later SET e = d; ALTER TABLE later ADD y securefile',
+	'ALTER TABLE later ADD y bytea; ALTER TABLE later ALTER y TYPE securefile',
+	'ALTER TABLE later ALTER e TYPE bytea; UPDATE later SET len = 1; ALTER TABLE later ALTER e TYPE securefile')
+{
+	in_session('DROP TABLE IF EXISTS later', 'CREATE TABLE later (id int PRIMARY KEY, len int, d securefile, e securefile)',
+		'INSERT INTO later SELECT i, i, blob(i, 9000), blob(i, 9000) FROM generate_series(1, 4) i');
+	foreach my $first ('UPDATE later SET d = blob(7, 9000) WHERE id = 3', 'DELETE FROM later WHERE id = 2')
+	{
+		unlike(notices("$first; $work", "BEGIN; $first; $work; UPDATE later SET len = len + 100; COMMIT"), qr/NOTICE/, "no notice: $first; $work");
+		is(in_session("SELECT count(*) FROM (VALUES ('d'), ('e')) v (c), securefile_check('later', c)"), 0, "nothing lost: $first; $work");
+		in_session('ALTER TABLE later DROP COLUMN IF EXISTS y');
+	}
+}
 $node->stop;
 done_testing();
