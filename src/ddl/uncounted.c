@@ -41,7 +41,7 @@
 /* ---- by their locks ---- */
 
 /* The columns that have segments, as of that state of the catalogs. */
-static SfTableSegment *columns = NULL;
+static SfTableSegment *segment_columns = NULL;
 static int	ncolumns = 0;
 static uint64 as_of = 0;
 
@@ -62,16 +62,16 @@ refresh(void)
 	List	   *segments;
 	ListCell   *lc;
 
-	if (columns != NULL && as_of == now)
+	if (segment_columns != NULL && as_of == now)
 		return;
 	segments = sf_space_list_segments(CurrentMemoryContext, NULL);
-	if (columns != NULL)
-		pfree(columns);
-	columns = MemoryContextAlloc(TopMemoryContext,
-								 (list_length(segments) + 1) * sizeof(SfTableSegment));
+	if (segment_columns != NULL)
+		pfree(segment_columns);
+	segment_columns = MemoryContextAlloc(TopMemoryContext,
+										 (list_length(segments) + 1) * sizeof(SfTableSegment));
 	ncolumns = 0;
 	foreach(lc, segments)
-		ncolumns += parse_segment(lfirst_oid(lc), &columns[ncolumns]);
+		ncolumns += parse_segment(lfirst_oid(lc), &segment_columns[ncolumns]);
 	SF_ASSERT(ncolumns <= list_length(segments));
 	list_free(segments);
 	as_of = now;
@@ -108,11 +108,11 @@ sfi_ddl_uncounted(void)
 	{
 		SfSeen		seen;
 
-		if (!is_locked_to_write(columns[i].relid))
+		if (!is_locked_to_write(segment_columns[i].relid))
 			continue;
-		seen = sfi_ddl_seen(columns[i].relid, columns[i].attnum);
+		seen = sfi_ddl_seen(segment_columns[i].relid, segment_columns[i].attnum);
 		if (seen.came == 0 && seen.went == 0)
-			tables = list_append_unique_oid(tables, columns[i].relid);
+			tables = list_append_unique_oid(tables, segment_columns[i].relid);
 	}
 	return tables;
 }
@@ -132,8 +132,8 @@ locked_alone(void)
 	refresh();
 	for (int i = 0; i < ncolumns; i++)
 	{
-		if (sfi_ddl_is_locked(columns[i].relid, AccessExclusiveLock))
-			tables = list_append_unique_oid(tables, columns[i].relid);
+		if (sfi_ddl_is_locked(segment_columns[i].relid, AccessExclusiveLock))
+			tables = list_append_unique_oid(tables, segment_columns[i].relid);
 	}
 	return tables;
 }

@@ -81,7 +81,7 @@ static struct
 	TimestampTz last_used;
 	TimeoutId	timeout;
 	bool		has_timeout;
-}			mine;
+}			account;
 
 /* The timeout has come; set by a signal. */
 static volatile sig_atomic_t timeout_came = false;
@@ -125,7 +125,7 @@ private_bytes(void)
 static void
 set_keeping(bool keeping)
 {
-	mine.keeping = keeping;
+	account.keeping = keeping;
 #ifdef __GLIBC__
 	if (sf_keep_memory)
 	{
@@ -142,12 +142,12 @@ set_keeping(bool keeping)
 static uint64
 count(uint64 bytes)
 {
-	SF_ASSERT(mine.joined || bytes == 0);
-	if ((bytes > 0) != (mine.counted > 0))
+	SF_ASSERT(account.joined || bytes == 0);
+	if ((bytes > 0) != (account.counted > 0))
 		(void) pg_atomic_fetch_add_u32(&shared->processes, bytes > 0 ? 1 : -1);
 	/* the sum is of 64 bits: what is less is added as what is more */
-	(void) pg_atomic_fetch_add_u64(&shared->kept_bytes, (int64) bytes - (int64) mine.counted);
-	mine.counted = bytes;
+	(void) pg_atomic_fetch_add_u64(&shared->kept_bytes, (int64) bytes - (int64) account.counted);
+	account.counted = bytes;
 	return pg_atomic_read_u64(&shared->kept_bytes);
 }
 
@@ -166,11 +166,11 @@ forget_at_exit(int code, Datum arg)
 static void
 join_keepers(void)
 {
-	SF_ASSERT(shared != NULL && !mine.joined && mine.counted == 0);
+	SF_ASSERT(shared != NULL && !account.joined && account.counted == 0);
 	before_shmem_exit(forget_at_exit, (Datum) 0);
-	mine.joined = true;
+	account.joined = true;
 	/* -1 stays -1: then look() reckons with ASSUMED_BYTES */
-	mine.baseline = Min(private_bytes(), FRESH_BYTES);
+	account.baseline = Min(private_bytes(), FRESH_BYTES);
 	set_keeping(true);
 }
 
@@ -178,11 +178,11 @@ join_keepers(void)
 void
 sf_io_use_memory(void)
 {
-	if (mine.used || shared == NULL)
+	if (account.used || shared == NULL)
 		return;
-	if (!mine.joined)
+	if (!account.joined)
 		join_keepers();
-	mine.used = true;
+	account.used = true;
 }
 
 /* Does this process wait for commands of a client, and look at interrupts then? */
@@ -207,11 +207,11 @@ start_timeout(int ms)
 {
 	if (!is_session() || ms <= 0)
 		return;
-	if (!mine.has_timeout)
-		mine.timeout = RegisterTimeout(USER_TIMEOUT, timeout_handler);
-	mine.has_timeout = true;
-	if (!get_timeout_active(mine.timeout))
-		enable_timeout_after(mine.timeout, ms);
+	if (!account.has_timeout)
+		account.timeout = RegisterTimeout(USER_TIMEOUT, timeout_handler);
+	account.has_timeout = true;
+	if (!get_timeout_active(account.timeout))
+		enable_timeout_after(account.timeout, ms);
 }
 
 /*
@@ -221,14 +221,14 @@ start_timeout(int ms)
 static void
 give_back(void)
 {
-	SF_ASSERT(mine.joined && !mine.used);
+	SF_ASSERT(account.joined && !account.used);
 	sf_io_reap_all();
 	sfi_io_buffers_release();
 #ifdef __GLIBC__
 	(void) malloc_trim(0);
 #endif
-	mine.baseline = private_bytes();
-	mine.over = false;
+	account.baseline = private_bytes();
+	account.over = false;
 	(void) count(0);
 }
 
@@ -243,30 +243,31 @@ look(void)
 {
 	int64		now = private_bytes();
 	uint64		limit = (uint64) sf_kept_memory_total_kb * 1024;
-	uint64		bytes = now < 0 || mine.baseline < 0 ? ASSUMED_BYTES : Max(now - mine.baseline, 0);
+	uint64		bytes = now < 0 || account.baseline < 0 ? ASSUMED_BYTES
+		: Max(now - account.baseline, 0);
 	uint64		total = count(bytes);
 
-	SF_ASSERT(mine.joined && mine.counted == bytes);
+	SF_ASSERT(account.joined && account.counted == bytes);
 
 	/*
 	 * Kept for end_timeout(): the timeout runs from its start, not from the
 	 * last use.
 	 */
-	mine.last_used = GetCurrentTimestamp();
+	account.last_used = GetCurrentTimestamp();
 	if (total <= limit)
 	{
-		if (!mine.keeping && total - bytes + Max(bytes, mine.refused) <= limit)
+		if (!account.keeping && total - bytes + Max(bytes, account.refused) <= limit)
 			set_keeping(true);
 		if (bytes > 0)
 			start_timeout(sf_kept_memory_timeout_ms);
 		return;
 	}
-	if (mine.keeping)
-		mine.refused = bytes;
+	if (account.keeping)
+		account.refused = bytes;
 	set_keeping(false);
 	if (is_session())
 	{
-		mine.over = true;
+		account.over = true;
 		sf_server_ask_for_turn();
 	}
 	else
@@ -277,7 +278,7 @@ look(void)
 static void
 end_timeout(void)
 {
-	TimestampTz end = TimestampTzPlusMilliseconds(mine.last_used, sf_kept_memory_timeout_ms);
+	TimestampTz end = TimestampTzPlusMilliseconds(account.last_used, sf_kept_memory_timeout_ms);
 	long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
 
 	if (left > 0)
@@ -299,14 +300,14 @@ sf_io_memory_at_end(void)
 	timeout_came = false;
 	if (shared == NULL)
 		return;
-	if (mine.used)
+	if (account.used)
 	{
-		mine.used = false;
+		account.used = false;
 		look();
 	}
-	else if (mine.over)
+	else if (account.over)
 		give_back();
-	else if (came && mine.counted > 0)
+	else if (came && account.counted > 0)
 		end_timeout();
 }
 
@@ -319,6 +320,6 @@ sf_io_kept_memory(void)
 		return kept;
 	kept.total_bytes = pg_atomic_read_u64(&shared->kept_bytes);
 	kept.processes = pg_atomic_read_u32(&shared->processes);
-	kept.own_bytes = mine.counted;
+	kept.own_bytes = account.counted;
 	return kept;
 }

@@ -49,7 +49,7 @@ static SfFd cache[FD_CACHE_SIZE];
 static bool cache_ready = false;
 
 /* counts the uses; the smallest last_used is the least recent one */
-static uint64 use_clock = 0;
+static uint64 fd_clock = 0;
 
 static HTAB *open_segments = NULL;
 
@@ -431,7 +431,7 @@ sfi_io_fd_get(SfFileId file, bool want_direct, int flags)
 		return NULL;
 	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
 	SF_ASSERT(sfi_io_same_file(slot->id, file) && slot->want_direct == want_direct);
-	slot->last_used = ++use_clock;
+	slot->last_used = ++fd_clock;
 	return slot;
 }
 

@@ -38,10 +38,10 @@
 #define ONE_CACHED		((uint32) 1 << 16)
 #define DIRECT_MASK		(ONE_CACHED - 1)
 
-static pg_atomic_uint32 *counts = NULL;
+static pg_atomic_uint32 *part_counts = NULL;
 
 const SfSharedArea sf_io_parts_area = {
-	.name = "securefile parts of files", .at = (void **) &counts,
+	.name = "securefile parts of files", .at = (void **) &part_counts,
 	.bytes = COUNTS * sizeof(pg_atomic_uint32)
 };
 
@@ -55,7 +55,7 @@ count_of(const SfIo *io, uint64 part)
 {
 	uint32		hash = sfi_io_file_hash(sfi_io_file_of(io));
 
-	return &counts[hash_combine(hash, murmurhash32((uint32) part)) % COUNTS];
+	return &part_counts[hash_combine(hash, murmurhash32((uint32) part)) % COUNTS];
 }
 
 /* Count one write more, unless there are writes of the other kind. */
@@ -88,7 +88,7 @@ bool
 sfi_parts_enter(const SfIo *io, bool direct)
 {
 	SF_ASSERT(io->is_write && io->len_bytes > 0);
-	if (counts == NULL)
+	if (part_counts == NULL)
 		return true;
 	for (uint64 part = FirstPart(io); part < EndPart(io); part++)
 	{
@@ -105,7 +105,7 @@ void
 sfi_parts_leave(const SfIo *io, bool direct)
 {
 	SF_ASSERT(io->is_write && io->len_bytes > 0);
-	if (counts == NULL)
+	if (part_counts == NULL)
 		return;
 	for (uint64 part = FirstPart(io); part < EndPart(io); part++)
 		leave_part(count_of(io, part), direct);

@@ -96,7 +96,7 @@ static struct
 	XLogRecPtr	settled;		/* the redo pointer of a checkpoint that is
 								 * complete */
 	int			checkpoint_passes;	/* since one is on its way */
-}			mine;
+}			own;
 
 void
 sf_io_register_syncer(void)
@@ -165,12 +165,12 @@ open_to_flush(SfFileId id, uint64 *inode)
 static void
 close_file(int slot)
 {
-	SF_ASSERT(mine.fds[slot] >= 0);
+	SF_ASSERT(own.fds[slot] >= 0);
 	if (SF_BREAKS(y3))
 		return;
-	(void) close(mine.fds[slot]);
+	(void) close(own.fds[slot]);
 	ReleaseExternalFD();
-	mine.fds[slot] = -1;
+	own.fds[slot] = -1;
 }
 
 /*
@@ -186,11 +186,11 @@ open_wanted(int slot)
 	uint64		inode = 0;
 	bool		opened;
 
-	SF_ASSERT(mine.fds[slot] < 0 && sfi_dirty->active);
+	SF_ASSERT(own.fds[slot] < 0 && sfi_dirty->active);
 	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
 	id = file->id;
 	LWLockRelease(&sfi_dirty->gate);
-	mine.fds[slot] = open_to_flush(id, &inode);
+	own.fds[slot] = open_to_flush(id, &inode);
 	SF_FAULT(syncer_opened);
 	LWLockAcquire(&sfi_dirty->gate, LW_EXCLUSIVE);
 
@@ -198,7 +198,7 @@ open_wanted(int slot)
 	 * it may have been unlinked meanwhile, and the slot have been taken for
 	 * another file
 	 */
-	opened = mine.fds[slot] >= 0 && sfi_io_is_linked(mine.fds[slot]) &&
+	opened = own.fds[slot] >= 0 && sfi_io_is_linked(own.fds[slot]) &&
 		file->state == SF_DIRTY_WANTED && sfi_io_same_file(file->id, id);
 	if (opened)
 	{
@@ -214,7 +214,7 @@ open_wanted(int slot)
 		sfi_dirty->crowded = true;
 	}
 	LWLockRelease(&sfi_dirty->gate);
-	if (!opened && mine.fds[slot] >= 0)
+	if (!opened && own.fds[slot] >= 0)
 		close_file(slot);
 }
 
@@ -247,7 +247,7 @@ check_slots(void)
 		bool		open = (file->state == SF_DIRTY_OPEN);
 
 		SF_INVARIANT(Y1, pg_atomic_read_u32(&file->dirty) == 0 || (open && sfi_dirty->active));
-		SF_INVARIANT(Y3, (mine.fds[i] >= 0) == (open || file->state == SF_DIRTY_GONE));
+		SF_INVARIANT(Y3, (own.fds[i] >= 0) == (open || file->state == SF_DIRTY_GONE));
 	}
 	LWLockRelease(&sfi_dirty->gate);
 #endif
@@ -281,14 +281,14 @@ flush_file(int slot)
 {
 	SfDirtyFile *file = &sfi_dirty->files[slot];
 
-	if (mine.fds[slot] < 0 || pg_atomic_exchange_u32(&file->dirty, 0) == 0)
+	if (own.fds[slot] < 0 || pg_atomic_exchange_u32(&file->dirty, 0) == 0)
 		return;
 	SF_ASSERT(file->state == SF_DIRTY_OPEN || file->state == SF_DIRTY_GONE);
 	SF_FAULT(syncer_cleared);
 	file->noted_in_pass = sfi_dirty->counts.passes;
 	if (SF_FAULT_SKIPS(wrong_flush))
 		return;
-	sfi_io_flush(mine.fds[slot], file->id, false, PANIC);
+	sfi_io_flush(own.fds[slot], file->id, false, PANIC);
 	SF_FAULT(syncer_file_done);
 	if (SF_FAULT_SKIPS(wrong_bit))
 		pg_atomic_write_u32(&file->dirty, 0);
@@ -305,9 +305,9 @@ flush_files(void)
 	SF_FAULT(syncer_flush);
 	/* all at once, then wait for one after the other */
 	for (int i = 0; i < SF_DIRTY_FILES; i++)
-		if (mine.fds[i] >= 0 && pg_atomic_read_u32(&sfi_dirty->files[i].dirty) != 0 &&
+		if (own.fds[i] >= 0 && pg_atomic_read_u32(&sfi_dirty->files[i].dirty) != 0 &&
 			!SF_FAULT_SKIPS(wrong_flush))
-			sfi_io_start_flush(mine.fds[i]);
+			sfi_io_start_flush(own.fds[i]);
 	for (int i = 0; i < SF_DIRTY_FILES; i++)
 		flush_file(i);
 }
@@ -340,7 +340,7 @@ pre_flush(void)
 		if (noted_bytes() - before < PRE_FLUSH_BYTES)
 			break;
 	}
-	mine.pre_flush = now_ms();
+	own.pre_flush = now_ms();
 }
 
 /* ---- passes ---- */
@@ -414,7 +414,7 @@ pass(void)
 	counts->longest_pass_us = Max(counts->longest_pass_us, sf_base_now_us() - start_us);
 	if (LWLockHeldByMe(&sfi_dirty->gate))
 		open_gate();
-	mine.pass = now_ms();
+	own.pass = now_ms();
 }
 
 /*
@@ -429,8 +429,8 @@ activate(void)
 	sf_server_hold_checkpoints_anew();
 	sfi_dirty->active = true;
 	open_gate();
-	mine.noted = mine.pass = mine.pre_flush = now_ms();
-	mine.noted_bytes = noted_bytes();
+	own.noted = own.pass = own.pre_flush = now_ms();
+	own.noted_bytes = noted_bytes();
 }
 
 /*
@@ -463,11 +463,11 @@ complete_redo(void)
 	ControlFileData control;
 	pg_crc32c	crc;
 
-	if (mine.control < 0)
-		mine.control = SF_FAULT_FAILS(io_open) ? -1 :
+	if (own.control < 0)
+		own.control = SF_FAULT_FAILS(io_open) ? -1 :
 			open(XLOG_CONTROL_FILE, O_RDONLY | O_CLOEXEC | PG_BINARY);
-	if (mine.control < 0 || SF_FAULT_FAILS(io_number_read) ||
-		pread(mine.control, &control, sizeof(control), 0) != sizeof(control))
+	if (own.control < 0 || SF_FAULT_FAILS(io_number_read) ||
+		pread(own.control, &control, sizeof(control), 0) != sizeof(control))
 		return InvalidXLogRecPtr;
 	INIT_CRC32C(crc);
 	COMP_CRC32C(crc, &control, offsetof(ControlFileData, crc));
@@ -485,9 +485,9 @@ checkpoint_is_under_way(void)
 {
 	XLogRecPtr	redo = GetRedoRecPtr();
 
-	if (redo != mine.settled && complete_redo() == redo)
-		mine.settled = redo;
-	return redo != mine.settled;
+	if (redo != own.settled && complete_redo() == redo)
+		own.settled = redo;
+	return redo != own.settled;
 }
 
 /*
@@ -499,10 +499,10 @@ pass_interval_ms(void)
 {
 	if (!checkpoint_is_under_way())
 	{
-		mine.checkpoint_passes = 0;
+		own.checkpoint_passes = 0;
 		return PASS_MS;
 	}
-	return Min(mine.checkpoint_passes * TICK_MS, CHECKPOINT_PASS_MS);
+	return Min(own.checkpoint_passes * TICK_MS, CHECKPOINT_PASS_MS);
 }
 
 /*
@@ -516,21 +516,21 @@ work(void)
 	uint64		noted = noted_bytes();
 
 	SF_ASSERT(sfi_dirty->active && sfi_dirty->syncer == MyProc);
-	if (noted != mine.noted_bytes)
+	if (noted != own.noted_bytes)
 	{
-		mine.noted = now;
-		mine.noted_bytes = noted;
+		own.noted = now;
+		own.noted_bytes = noted;
 	}
-	if (now - mine.noted >= PAUSE_MS)
+	if (now - own.noted >= PAUSE_MS)
 		drain();
-	else if (now - mine.pass >= pass_interval_ms())
+	else if (now - own.pass >= pass_interval_ms())
 	{
 		pass();
-		mine.checkpoint_passes++;
+		own.checkpoint_passes++;
 	}
 	else if (noted - pg_atomic_read_u64(&sfi_dirty->flushed_bytes) >= SF_DIRTY_LIMIT_BYTES ||
 			 (noted != pg_atomic_read_u64(&sfi_dirty->flushed_bytes) &&
-			  now - mine.pre_flush >= PRE_FLUSH_MS))
+			  now - own.pre_flush >= PRE_FLUSH_MS))
 		pre_flush();
 }
 
@@ -608,10 +608,10 @@ serve_interrupts(void)
 static void
 begin(void)
 {
-	mine.control = -1;
+	own.control = -1;
 	for (int i = 0; i < SF_DIRTY_FILES; i++)
 	{
-		mine.fds[i] = -1;
+		own.fds[i] = -1;
 		SF_ASSERT(sfi_dirty->files[i].state != SF_DIRTY_OPEN);
 		sfi_dirty->files[i].state = SF_DIRTY_FREE;
 	}

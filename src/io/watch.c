@@ -37,7 +37,7 @@ typedef struct Place
 } Place;
 
 static Place *places = NULL;	/* one for each process that is not auxiliary */
-static Place *mine = NULL;
+static Place *own_place = NULL;
 static uint64 use_clock = 0;
 
 const SfSharedArea sf_io_watch_area = {
@@ -51,8 +51,8 @@ const SfSharedArea sf_io_watch_area = {
 static void
 begin_change(void)
 {
-	SF_ASSERT(mine->changes % 2 == 0);
-	mine->changes++;
+	SF_ASSERT(own_place->changes % 2 == 0);
+	own_place->changes++;
 	pg_write_barrier();
 }
 
@@ -60,8 +60,8 @@ static void
 end_change(void)
 {
 	pg_write_barrier();
-	mine->changes++;
-	SF_ASSERT(mine->changes % 2 == 0);
+	own_place->changes++;
+	SF_ASSERT(own_place->changes % 2 == 0);
 }
 
 /* What comes after that is not watched. */
@@ -69,9 +69,9 @@ static void
 leave_at_exit(int code, Datum arg)
 {
 	begin_change();
-	mine->pid = 0;
+	own_place->pid = 0;
 	end_change();
-	mine = NULL;
+	own_place = NULL;
 	places = NULL;
 }
 
@@ -79,16 +79,16 @@ leave_at_exit(int code, Datum arg)
 static bool
 has_place(void)
 {
-	if (mine != NULL)
+	if (own_place != NULL)
 		return true;
 	if (places == NULL || MyProc == NULL || sf_compat_process_number() >= MaxBackends)
 		return false;
 	on_shmem_exit(leave_at_exit, (Datum) 0);
-	mine = &places[sf_compat_process_number()];
+	own_place = &places[sf_compat_process_number()];
 	begin_change();
-	memset(mine->files, 0, sizeof(mine->files));
-	mine->pid = MyProcPid;
-	mine->role = MyProc->roleId;
+	memset(own_place->files, 0, sizeof(own_place->files));
+	own_place->pid = MyProcPid;
+	own_place->role = MyProc->roleId;
 	end_change();
 	return true;
 }
@@ -111,12 +111,12 @@ find_place(SfFileId id)
 
 	for (int i = 0; i < FILES; i++)
 	{
-		const SfIoWatched *file = &mine->files[i];
+		const SfIoWatched *file = &own_place->files[i];
 
 		if (is_of(file, id))
 			return i;
 		if (file->in_flight == 0 &&
-			(oldest < 0 || file->last_used < mine->files[oldest].last_used))
+			(oldest < 0 || file->last_used < own_place->files[oldest].last_used))
 			oldest = i;
 	}
 	return oldest;
@@ -130,7 +130,7 @@ sfi_watch_count(SfFileId id, SfIoKind kind, uint64 bytes)
 
 	if (!has_place() || (number = find_place(id)) < 0)
 		return -1;
-	file = &mine->files[number];
+	file = &own_place->files[number];
 	SF_ASSERT(file->in_flight == 0 || is_of(file, id));
 	begin_change();
 	if (!is_of(file, id))
@@ -150,7 +150,7 @@ static SfIoWatched *
 watched_file(int watched)
 {
 	SF_ASSERT(watched < FILES);
-	return mine == NULL || watched < 0 ? NULL : &mine->files[watched];
+	return own_place == NULL || watched < 0 ? NULL : &own_place->files[watched];
 }
 
 /* Within a change. */

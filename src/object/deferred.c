@@ -77,7 +77,7 @@ deferred_flatten(ExpandedObjectHeader *header, void *result, Size size)
 	memcpy(result, deferred->placed, size);
 }
 
-static const ExpandedObjectMethods methods = {deferred_size, deferred_flatten};
+static const ExpandedObjectMethods deferred_methods = {deferred_size, deferred_flatten};
 
 /* The object that a datum leads to, if that is a deferred value; else NULL. */
 static SfDeferred *
@@ -92,7 +92,7 @@ deferred_of(Datum datum)
 	if (!VARATT_IS_EXTERNAL_EXPANDED(redirect.pointer))
 		return NULL;
 	header = DatumGetEOHP(PointerGetDatum(redirect.pointer));
-	return header->eoh_methods == &methods ? (SfDeferred *) header : NULL;
+	return header->eoh_methods == &deferred_methods ? (SfDeferred *) header : NULL;
 }
 
 Datum
@@ -103,7 +103,7 @@ sf_object_defer(Datum given, SfPlace place, void *arg, MemoryContext context)
 	struct varatt_indirect redirect;
 
 	SF_ASSERT(given != (Datum) 0 && sf_object_given(given) == given);
-	EOH_init_header(&deferred->header, &methods, context);
+	EOH_init_header(&deferred->header, &deferred_methods, context);
 	deferred->context = context;
 	deferred->row = CurrentMemoryContext;
 	deferred->given = given;

@@ -455,7 +455,7 @@ flatten(ExpandedObjectHeader *header, void *result, Size size)
 	rope->flat = NULL;
 }
 
-static const ExpandedObjectMethods methods = {flat_size, flatten};
+static const ExpandedObjectMethods rope_methods = {flat_size, flatten};
 
 SfRope *
 sf_object_rope_of(Datum value)
@@ -465,7 +465,7 @@ sf_object_rope_of(Datum value)
 	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(value)))
 		return NULL;
 	rope = (SfRope *) DatumGetEOHP(value);
-	return rope->header.eoh_methods == &methods ? rope : NULL;
+	return rope->header.eoh_methods == &rope_methods ? rope : NULL;
 }
 
 SfRope *
@@ -477,7 +477,7 @@ sf_object_rope_begin(SfRope *like, MemoryContext parent)
 	sf_base_require_preload();
 	context = AllocSetContextCreate(parent, "securefile edited value", ALLOCSET_START_SMALL_SIZES);
 	rope = MemoryContextAllocZero(context, sizeof(SfRope));
-	EOH_init_header(&rope->header, &methods, context);
+	EOH_init_header(&rope->header, &rope_methods, context);
 
 	/*
 	 * Registered before the store is entered: leave_store() does nothing for

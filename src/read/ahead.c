@@ -67,7 +67,7 @@ struct SfReadSlot
 };
 
 /* Their readers may go at any time, so it is the slot that knows its owner. */
-static SfReadSlot slots[SLOTS];
+static SfReadSlot ahead_slots[SLOTS];
 
 /* ---- slots ---- */
 
@@ -86,7 +86,7 @@ read_slot_is_valid(const SfReader *reader)
 static bool
 take_slot(SfReader *reader, uint64 first_unit)
 {
-	for (SfReadSlot *slot = slots; slot < slots + SLOTS; slot++)
+	for (SfReadSlot *slot = ahead_slots; slot < ahead_slots + SLOTS; slot++)
 	{
 		if (slot->owner != NULL)
 			continue;
@@ -115,7 +115,7 @@ void
 sfi_read_clear_slots(void)
 {
 	for (int i = 0; i < SLOTS; i++)
-		slots[i].owner = NULL;
+		ahead_slots[i].owner = NULL;
 }
 
 /* ---- known units: those of one leaf of the unit map at a time ---- */

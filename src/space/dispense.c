@@ -63,10 +63,10 @@ typedef struct DispenserTable
 	Dispenser	slots[DISPENSE_SEGMENTS];
 } DispenserTable;
 
-static DispenserTable *table;
+static DispenserTable *dispensers;
 
 const SfSharedArea sf_space_dispenser_area = {
-	.name = "securefile dispenser", .at = (void **) &table,
+	.name = "securefile dispenser", .at = (void **) &dispensers,
 	.bytes = sizeof(DispenserTable), .lock = "securefile_dispenser"
 };
 
@@ -95,17 +95,17 @@ dispenser_is_valid(const Dispenser *slot)
 static Dispenser *
 lock_dispenser(SfStorage storage, bool make)
 {
-	Dispenser  *oldest = &table->slots[0];
+	Dispenser  *oldest = &dispensers->slots[0];
 
-	SF_ASSERT(!LWLockHeldByMe(&table->lock));
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	SF_ASSERT(!LWLockHeldByMe(&dispensers->lock));
+	LWLockAcquire(&dispensers->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < DISPENSE_SEGMENTS; i++)
 	{
-		Dispenser  *slot = &table->slots[i];
+		Dispenser  *slot = &dispensers->slots[i];
 
 		if (slot->used && SfStorageEquals(slot->storage, storage))
 		{
-			slot->last_used = ++table->clock;
+			slot->last_used = ++dispensers->clock;
 			return slot;
 		}
 		if (slot->last_used < oldest->last_used)
@@ -116,7 +116,7 @@ lock_dispenser(SfStorage storage, bool make)
 	memset(oldest, 0, sizeof(*oldest));
 	oldest->used = true;
 	oldest->storage = storage;
-	oldest->last_used = ++table->clock;
+	oldest->last_used = ++dispensers->clock;
 	return oldest;
 }
 
@@ -168,7 +168,7 @@ sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block,
 			*known = slot->runs[--slot->nruns];
 		SF_ASSERT(run->nblocks >= need && dispenser_is_valid(slot));
 	}
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 	return i >= 0;
 }
 
@@ -210,7 +210,7 @@ sfi_dispense_put(SfStorage storage, SfRegion run, uint64 end_block)
 			slot->runs[smallest] = run;
 	}
 	SF_ASSERT(dispenser_is_valid(slot));
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 }
 
 void
@@ -219,12 +219,12 @@ sfi_dispense_forget(SfStorage storage)
 	Dispenser  *slot;
 
 	/* the end of a transaction in a process without shared memory */
-	if (table == NULL)
+	if (dispensers == NULL)
 		return;
 	slot = lock_dispenser(storage, false);
 	if (slot != NULL)
 		memset(slot, 0, sizeof(*slot));
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 }
 
 void
@@ -232,7 +232,7 @@ sfi_dispense_note_demand(SfStorage storage, uint32 nblocks)
 {
 	SF_ASSERT(nblocks > 0 && nblocks <= SF_MAP_BLOCKS);
 	lock_dispenser(storage, true)->demand_blocks += nblocks;
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 }
 
 /*
@@ -243,7 +243,7 @@ sfi_dispense_note_demand(SfStorage storage, uint32 nblocks)
 static void
 fade(Dispenser *slot, TimestampTz now)
 {
-	SF_ASSERT(LWLockHeldByMeInMode(&table->lock, LW_EXCLUSIVE));
+	SF_ASSERT(LWLockHeldByMeInMode(&dispensers->lock, LW_EXCLUSIVE));
 	while (slot->recent_blocks > 0 &&
 		   TimestampDifferenceExceeds(slot->recent_since, now, RECENT_HALF_LIFE_MS))
 	{
@@ -273,7 +273,7 @@ sfi_dispense_take_demand(SfStorage storage)
 		slot->demand_blocks = 0;
 		demand.recent_blocks = slot->recent_blocks;
 	}
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 	return demand;
 }
 
@@ -291,7 +291,7 @@ sfi_dispense_cursor(SfStorage storage, uint32 npages)
 	slot = lock_dispenser(storage, true);
 	cursor = slot->cursor;
 	slot->cursor += npages;
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 	return cursor;
 }
 
@@ -302,7 +302,7 @@ sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon)
 	Dispenser  *slot = lock_dispenser(storage, false);
 	bool		worth = slot == NULL || slot->horizon != horizon;
 
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 	return worth;
 }
 
@@ -310,5 +310,5 @@ void
 sfi_dispense_note_resolved(SfStorage storage, uint64 horizon)
 {
 	lock_dispenser(storage, true)->horizon = horizon;
-	LWLockRelease(&table->lock);
+	LWLockRelease(&dispensers->lock);
 }

@@ -56,15 +56,15 @@ typedef struct ParkedTable
 	ParkedRegion entries[FLEXIBLE_ARRAY_MEMBER];
 } ParkedTable;
 
-static ParkedTable *table;
-static bool exit_registered;
+static ParkedTable *arenas;
+static bool exit_is_registered;
 
 /* Four for each backend, and room for what aborts leave behind. */
 #define BACKEND_ENTRIES		4
 #define SPARE_ENTRIES		1024
 
 const SfSharedArea sf_space_parked_area = {
-	.name = "securefile arenas", .at = (void **) &table,
+	.name = "securefile arenas", .at = (void **) &arenas,
 	.bytes = offsetof(ParkedTable, entries) + SPARE_ENTRIES * sizeof(ParkedRegion),
 	.lock = "securefile_arenas",
 	.items = &MaxBackends, .item_bytes = BACKEND_ENTRIES * sizeof(ParkedRegion)
@@ -87,25 +87,25 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 {
 	bool		parked = false;
 
-	SF_ASSERT(!LWLockHeldByMe(&table->lock) && CritSectionCount == 0);
-	SF_ASSERT(!owned || exit_registered);
+	SF_ASSERT(!LWLockHeldByMe(&arenas->lock) && CritSectionCount == 0);
+	SF_ASSERT(!owned || exit_is_registered);
 	SF_ASSERT(region.nblocks > 0 && next_block <= region.nblocks);
 	SF_ASSERT(sf_map_of_block(region.start_block) ==
 			  sf_map_of_block(region.start_block + region.nblocks - 1));
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	LWLockAcquire(&arenas->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table_size() && !parked; i++)
 	{
-		ParkedRegion *entry = &table->entries[i];
+		ParkedRegion *entry = &arenas->entries[i];
 
 		if (entry->used)
 			continue;
 		*entry = (ParkedRegion) {true, owned ? MyProcPid : 0, next_block,
 										GetCurrentTransactionStopTimestamp(), storage, region};
-		table->high = Max(table->high, i + 1);
-		SF_ASSERT(table->high <= table_size());
+		arenas->high = Max(arenas->high, i + 1);
+		SF_ASSERT(arenas->high <= table_size());
 		parked = true;
 	}
-	LWLockRelease(&table->lock);
+	LWLockRelease(&arenas->lock);
 	return parked;
 }
 
@@ -116,14 +116,14 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 static void
 disown(int code, Datum arg)
 {
-	SF_ASSERT(!LWLockHeldByMe(&table->lock));
+	SF_ASSERT(!LWLockHeldByMe(&arenas->lock));
 	/* what is in flight must not reach blocks that are for others */
 	sf_io_reap_all();
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < table->high; i++)
-		if (table->entries[i].used && table->entries[i].owner_pid == MyProcPid)
-			table->entries[i].owner_pid = 0;
-	LWLockRelease(&table->lock);
+	LWLockAcquire(&arenas->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < arenas->high; i++)
+		if (arenas->entries[i].used && arenas->entries[i].owner_pid == MyProcPid)
+			arenas->entries[i].owner_pid = 0;
+	LWLockRelease(&arenas->lock);
 }
 
 /*
@@ -135,14 +135,14 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 {
 	bool		claimed = false;
 
-	if (!exit_registered)
+	if (!exit_is_registered)
 		on_shmem_exit(disown, (Datum) 0);	/* after the abort of an open
 											 * transaction */
-	exit_registered = true;
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < table->high && !claimed; i++)
+	exit_is_registered = true;
+	LWLockAcquire(&arenas->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < arenas->high && !claimed; i++)
 	{
-		ParkedRegion *entry = &table->entries[i];
+		ParkedRegion *entry = &arenas->entries[i];
 
 		if (!entry->used || entry->owner_pid != MyProcPid ||
 			!SfStorageEquals(entry->storage, storage))
@@ -153,7 +153,7 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 		entry->used = false;
 		claimed = true;
 	}
-	LWLockRelease(&table->lock);
+	LWLockRelease(&arenas->lock);
 	return claimed;
 }
 
@@ -163,11 +163,11 @@ sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max)
 	TimestampTz limit = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -idle_ms);
 	int			n = 0;
 
-	SF_ASSERT(max > 0 && !LWLockHeldByMe(&table->lock));
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < table->high && n < max; i++)
+	SF_ASSERT(max > 0 && !LWLockHeldByMe(&arenas->lock));
+	LWLockAcquire(&arenas->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < arenas->high && n < max; i++)
 	{
-		ParkedRegion *entry = &table->entries[i];
+		ParkedRegion *entry = &arenas->entries[i];
 
 		if (!entry->used || !SfStorageEquals(entry->storage, storage) ||
 			(entry->owner_pid != 0 && entry->since > limit))
@@ -175,7 +175,7 @@ sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max)
 		regions[n++] = entry->region;
 		entry->used = false;
 	}
-	LWLockRelease(&table->lock);
+	LWLockRelease(&arenas->lock);
 	return n;
 }
 
@@ -183,11 +183,11 @@ sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max)
 void
 sfi_parked_forget(SfStorage storage)
 {
-	if (table == NULL)
+	if (arenas == NULL)
 		return;
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < table->high; i++)
-		if (SfStorageEquals(table->entries[i].storage, storage))
-			table->entries[i].used = false;
-	LWLockRelease(&table->lock);
+	LWLockAcquire(&arenas->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < arenas->high; i++)
+		if (SfStorageEquals(arenas->entries[i].storage, storage))
+			arenas->entries[i].used = false;
+	LWLockRelease(&arenas->lock);
 }

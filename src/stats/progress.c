@@ -24,11 +24,11 @@ typedef struct Slots
 	SfProgress	slots[SLOTS];
 } Slots;
 
-static Slots *shared = NULL;
+static Slots *table = NULL;
 static SfProgress *mine = NULL; /* the slot of this process */
 
 const SfSharedArea sf_stats_progress_area = {
-	.name = "securefile progress", .at = (void **) &shared,
+	.name = "securefile progress", .at = (void **) &table,
 	.bytes = sizeof(Slots), .lock = "securefile_progress"
 };
 
@@ -42,19 +42,19 @@ is_free(const SfProgress *slot)
 void
 sf_stats_progress(const SfProgress *progress)
 {
-	if (shared == NULL)
+	if (table == NULL)
 		return;
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; mine == NULL && i < SLOTS; i++)
-		if (is_free(&shared->slots[i]))
-			mine = &shared->slots[i];
+		if (is_free(&table->slots[i]))
+			mine = &table->slots[i];
 	if (mine != NULL)
 	{
 		*mine = *progress;
 		mine->pid = MyProcPid;
 		mine->database = MyDatabaseId;
 	}
-	LWLockRelease(&shared->lock);
+	LWLockRelease(&table->lock);
 }
 
 void
@@ -62,11 +62,11 @@ sf_stats_progress_end(void)
 {
 	if (mine == NULL)
 		return;
-	SF_ASSERT(mine >= shared->slots && mine < shared->slots + SLOTS);
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	SF_ASSERT(mine >= table->slots && mine < table->slots + SLOTS);
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	if (mine->pid == MyProcPid)
 		mine->pid = 0;
-	LWLockRelease(&shared->lock);
+	LWLockRelease(&table->lock);
 	mine = NULL;
 }
 
@@ -76,13 +76,13 @@ sf_stats_progress_list(SfProgress **list)
 	int			n = 0;
 
 	*list = palloc(SLOTS * sizeof(SfProgress));
-	if (shared == NULL)
+	if (table == NULL)
 		return 0;
-	LWLockAcquire(&shared->lock, LW_SHARED);
+	LWLockAcquire(&table->lock, LW_SHARED);
 	for (int i = 0; i < SLOTS; i++)
-		if (shared->slots[i].pid != 0 && BackendPidGetProc(shared->slots[i].pid) != NULL)
-			(*list)[n++] = shared->slots[i];
-	LWLockRelease(&shared->lock);
+		if (table->slots[i].pid != 0 && BackendPidGetProc(table->slots[i].pid) != NULL)
+			(*list)[n++] = table->slots[i];
+	LWLockRelease(&table->lock);
 	SF_ASSERT(n <= SLOTS);
 	return n;
 }

@@ -30,7 +30,7 @@ static struct
 	uint64		length;
 	SfDigest	digest;
 	SfDigest	prefix;
-}			noted;
+}			noted_hash;
 
 /* The state has an alignment of its own, which palloc() does not give. */
 static XXH3_state_t *
@@ -94,11 +94,11 @@ void
 sfi_hasher_note(const SfHasher *hasher, const SfLocator *draft)
 {
 	SF_ASSERT(hasher->length == (int64) draft->length_bytes && draft->generation == 1);
-	noted.incarnation = draft->incarnation;
-	noted.object_id = draft->object_id;
-	noted.length = draft->length_bytes;
-	noted.digest = sfi_hasher_digest(hasher);
-	noted.prefix = hasher->prefix;
+	noted_hash.incarnation = draft->incarnation;
+	noted_hash.object_id = draft->object_id;
+	noted_hash.length = draft->length_bytes;
+	noted_hash.digest = sfi_hasher_digest(hasher);
+	noted_hash.prefix = hasher->prefix;
 }
 
 /*
@@ -110,9 +110,9 @@ sfi_hasher_recall(const SfValue *value, SfDigest *digest, SfDigest *prefix)
 {
 	const SfLocator *loc = &value->loc;
 
-	*digest = noted.digest;
-	*prefix = noted.prefix;
-	return value->form == SF_FORM_STORED && loc->object_id == noted.object_id &&
-		loc->incarnation == noted.incarnation && loc->generation == 1 &&
-		loc->length_bytes == noted.length;
+	*digest = noted_hash.digest;
+	*prefix = noted_hash.prefix;
+	return value->form == SF_FORM_STORED && loc->object_id == noted_hash.object_id &&
+		loc->incarnation == noted_hash.incarnation && loc->generation == 1 &&
+		loc->length_bytes == noted_hash.length;
 }

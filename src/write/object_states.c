@@ -28,7 +28,7 @@
 
 static HTAB *objects;
 static int64 forget_at;			/* number of objects to look for old ones at */
-static SfUndo undo = {sizeof(SfObject) - offsetof(SfObject, level)};
+static SfUndo made_undo = {sizeof(SfObject) - offsetof(SfObject, level)};
 
 /* ---- objects of this transaction ---- */
 
@@ -87,7 +87,7 @@ void
 sfi_objects_set_state(SfObject *object, SfObjectState state)
 {
 	SF_ASSERT(state != SF_OBJECT_DEAD && object->tag != 0);
-	sf_undo_keep(&undo, &object->level);
+	sf_undo_keep(&made_undo, &object->level);
 	object->state = state;
 }
 
@@ -331,7 +331,7 @@ can_be_plain(const SfObject *object, const SfLocator *loc)
 	if (!sfi_plain_is(loc) || object->base_generation != 0 ||
 		(object->lists != NULL && object->lists->npages + object->lists->norphan_pages > 0))
 		return false;
-	return GetCurrentTransactionNestLevel() == 1 || sf_undo_last_is_new(&undo, &object->level);
+	return GetCurrentTransactionNestLevel() == 1 || sf_undo_last_is_new(&made_undo, &object->level);
 }
 
 void
@@ -351,7 +351,7 @@ sfi_objects_place(SfObject *object, const SfLocator *loc)
 	 * more.  The state of a plain object has a copy of its own.
 	 */
 	if (has_copy)
-		sf_undo_forget_last(&undo);
+		sf_undo_forget_last(&made_undo);
 	free_lists(object);
 	hash_search(objects, &object->key, HASH_REMOVE, NULL);
 }

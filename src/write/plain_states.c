@@ -42,7 +42,7 @@ typedef struct Group
 } Group;
 
 static HTAB *groups;
-static SfUndo undo = {sizeof(Group) - offsetof(Group, level)};
+static SfUndo groups_undo = {sizeof(Group) - offsetof(Group, level)};
 
 bool
 sfi_plain_is(const SfLocator *loc)
@@ -82,7 +82,7 @@ sfi_plain_set(const SfLocator *loc, SfObjectState state)
 	Group	   *group = find_group(loc);
 
 	SF_ASSERT(group != NULL && state != SF_OBJECT_DEAD && state != SF_OBJECT_DRAFT);
-	sf_undo_keep(&undo, &group->level);
+	sf_undo_keep(&groups_undo, &group->level);
 	group->states[loc->object_id % GROUP_SIZE] = state;
 }
 

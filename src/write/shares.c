@@ -65,7 +65,7 @@ typedef struct Content
 
 static HTAB *shares;
 static HTAB *contents;
-static SfUndo undo = {sizeof(Share) - offsetof(Share, level)};
+static SfUndo shares_undo = {sizeof(Share) - offsetof(Share, level)};
 
 StaticAssertDecl(sizeof(ShareKey) == sizeof(SfStorage) + 20, "a ShareKey has no padding");
 
@@ -140,7 +140,7 @@ own_record(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	SF_ASSERT(share->level == 1);
 	/* what a rollback of this level makes of it */
 	share->dead = true;
-	sf_undo_keep(&undo, &share->level);
+	sf_undo_keep(&shares_undo, &share->level);
 	memcpy(key.hash, record->hash, sizeof(key.hash));
 	content = hash_search(contents, &key, HASH_ENTER, NULL);
 	content->share = share;
@@ -275,7 +275,7 @@ sfi_shares_add_row(SfSegment *seg, const SfLocator *loc)
 	if (share == NULL || (!share->own && !share->guarded))
 		elog(ERROR, "share record of object " UINT64_FORMAT " is not counted", loc->object_id);
 	SF_ASSERT(!share->dead);
-	sf_undo_keep(&undo, &share->level);
+	sf_undo_keep(&shares_undo, &share->level);
 	share->rows++;
 }
 
