@@ -420,8 +420,12 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 			refuse_own(rel, attnum);
 		sfi_ddl_rows_store(rel, &column, made);
 	}
-	/* no triggers have seen what the transaction wrote before */
-	if (was_open || is_added(dirty, attnum))
+
+	/*
+	 * no triggers have seen what the transaction wrote before; it was looked
+	 * at, or came before the column
+	 */
+	if (dirty->created || was_open || is_added(dirty, attnum))
 		sfi_ddl_see_column(rel, attnum);
 	/* what an expression of the command has computed is in its row as it came */
 	computed = is_added(dirty, attnum) || is_replaced(rel, attnum);
@@ -446,13 +450,7 @@ sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 		if (sfi_ddl_is_column(rel, attnum) && sync_column(rel, attnum, dirty))
 			misplaced = lappend_int(misplaced, attnum);
 	}
-
-	/*
-	 * what came without triggers was looked at, and a file that ALTER TABLE
-	 * has made
-	 */
-	if (dirty->created)
-		sfi_ddl_see_all(rel);
+	/* a file that ALTER TABLE has made was looked at */
 	if (has_new_file(rel, dirty))
 		sfi_ddl_file_is_right(dirty->relid, rel->rd_rel->relfilenode);
 	return misplaced;

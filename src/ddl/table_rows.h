@@ -183,11 +183,10 @@ extern SfSeen sfi_ddl_seen(Oid table_oid, AttrNumber attnum);
 /* ---- unseen.c: rows that came past the row triggers ---- */
 
 /*
- * All rows that this transaction has written to an open table so far were looked at, or came
- * before the column; and so for all its columns.
+ * All rows that this transaction has written to an open table so far were looked at for that
+ * column, or came before it.
  */
 extern void sfi_ddl_see_column(Relation rel, AttrNumber attnum);
-extern void sfi_ddl_see_all(Relation rel);
 
 /* ---- rebuild.c ---- */
 

@@ -361,34 +361,6 @@ explain(void *arg)
 			   RelationGetRelationName(rel));
 }
 
-/* Bring the rows of one table home: those of this transaction, or (written NULL) all. */
-static void
-bring_table_home(Oid table_oid, const SfServerWritten *written, LOCKMODE lockmode)
-{
-	Relation	rel = try_relation_open(table_oid, lockmode);
-	Homecoming	coming = {.rel = rel, .written = written};
-	ErrorContextCallback context = {error_context_stack, explain, rel};
-
-	if (rel == NULL)
-		return;
-	error_context_stack = &context;
-	if (sfi_ddl_columns_of(rel) != NIL)
-		sf_rows_as_owner(rel, bring_step, &coming);
-	error_context_stack = context.previous;
-	/* a background worker has nobody to tell but the log */
-	if (coming.nvalues > 0)
-		ereport(MyBackendType == B_BG_WORKER ? LOG : NOTICE,
-				(errmsg_plural("%lld value was stored in table \"%s\" for a row that was written without its triggers",
-							   "%lld values were stored in table \"%s\" for rows that were written without its triggers",
-							   coming.nvalues, (long long) coming.nvalues,
-							   RelationGetRelationName(rel)),
-				 errdetail("A program has written these rows itself, with values of other rows or with plain ones. They have values of their own now.")));
-	sfi_ddl_see_all(rel);
-	relation_close(rel, NoLock);
-}
-
-/* ---- which tables ---- */
-
 /* What was written to one table. */
 static void
 keep_written(const SfServerWritten *written, void *arg)
@@ -410,14 +382,37 @@ sfi_ddl_see_column(Relation rel, AttrNumber attnum)
 				written.came - sfi_ddl_seen(written.table_oid, attnum).came, 0);
 }
 
-void
-sfi_ddl_see_all(Relation rel)
+/* Bring the rows of one table home: those of this transaction, or (written NULL) all. */
+static void
+bring_table_home(Oid table_oid, const SfServerWritten *written, LOCKMODE lockmode)
 {
+	Relation	rel = try_relation_open(table_oid, lockmode);
+	Homecoming	coming = {.rel = rel, .written = written};
+	ErrorContextCallback context = {error_context_stack, explain, rel};
+	List	   *columns;
 	ListCell   *lc;
 
-	foreach(lc, sfi_ddl_columns_of(rel))
+	if (rel == NULL)
+		return;
+	error_context_stack = &context;
+	columns = sfi_ddl_columns_of(rel);
+	if (columns != NIL)
+		sf_rows_as_owner(rel, bring_step, &coming);
+	error_context_stack = context.previous;
+	/* a background worker has nobody to tell but the log */
+	if (coming.nvalues > 0)
+		ereport(MyBackendType == B_BG_WORKER ? LOG : NOTICE,
+				(errmsg_plural("%lld value was stored in table \"%s\" for a row that was written without its triggers",
+							   "%lld values were stored in table \"%s\" for rows that were written without its triggers",
+							   coming.nvalues, (long long) coming.nvalues,
+							   RelationGetRelationName(rel)),
+				 errdetail("A program has written these rows itself, with values of other rows or with plain ones. They have values of their own now.")));
+	foreach(lc, columns)
 		sfi_ddl_see_column(rel, lfirst_int(lc));
+	relation_close(rel, NoLock);
 }
+
+/* ---- which tables ---- */
 
 /*
  * Have the triggers missed rows, or does it look so?  Where a row has no AFTER trigger, more
