@@ -7,7 +7,6 @@
  */
 #include "base/base.h"
 
-
 #define FIRST_SIZE	64
 
 /* Doubling keeps the cost of all moves together in proportion to the last size. */

@@ -135,6 +135,15 @@ sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
 	require_tag(loc, &seg->secret);
 }
 
+SfSegment *
+sf_object_open(const SfLocator *loc)
+{
+	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+
+	sf_object_require_tag(seg, loc);
+	return seg;
+}
+
 void
 sf_object_require_genuine(SfSegment *seg, SfLocator *loc)
 {
@@ -240,11 +249,9 @@ sf_object_kept_hash(SfSegment *seg, SfLocator *loc, SfContentHash *hash)
 static bool
 hash_of_segment(SfLocator *loc, SfContentHash *hash)
 {
-	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
-	bool		found;
+	SfSegment  *seg = sf_object_open(loc);
+	bool		found = sf_object_kept_hash(seg, loc, hash);
 
-	sf_object_require_tag(seg, loc);
-	found = sf_object_kept_hash(seg, loc, hash);
 	sf_space_release(seg);
 	return found;
 }

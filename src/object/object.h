@@ -65,6 +65,12 @@ extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
 extern void sf_object_require_tag(SfSegment *seg, const SfLocator *loc);
 
 /*
+ * The segment of such a locator, opened as for a read (sf_space_open_incarnation()), when its tag
+ * was asked for.
+ */
+extern SfSegment *sf_object_open(const SfLocator *loc);
+
+/*
  * The same of a KEYED locator with its data key, to be asked before anything is decrypted:
  * from then on the pages of its map are asked, too.  Does nothing for other locators.  Errors
  * of sf_keys_of(); DATA_CORRUPTED.

@@ -72,8 +72,7 @@ read_stored(SfLocator *loc, int64 object_offset, int64 len, char *dst)
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc->length_bytes);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
-	seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
-	sf_object_require_tag(seg, loc);
+	seg = sf_object_open(loc);
 	sf_object_require_genuine(seg, loc);
 	sfi_read_prepare_job(&job, seg, loc, &target, NULL);
 	sfi_read_units(&job, NULL, SfReadTargetFirst(&target));
@@ -231,8 +230,7 @@ sf_read_next_data(SfValue *value, int64 *object_offset, int64 *len)
 		uint64		unit = sf_unit_of(*object_offset);
 		uint64		first;
 
-		seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
-		sf_object_require_tag(seg, loc);
+		seg = sf_object_open(loc);
 		/* what is a hole here is never read, so nothing else would tell */
 		sf_object_require_genuine(seg, loc);
 		first = sf_object_next_stored(seg, loc, unit);

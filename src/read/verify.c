@@ -113,8 +113,7 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 	loc = sf_object_locator(datum);
 	verify.loc = &loc;
 	target.len = loc.length_bytes;
-	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-	sf_object_require_tag(seg, &loc);
+	seg = sf_object_open(&loc);
 	sfi_read_prepare_job(&job, seg, &loc, &target, &listener);
 	if (loc.length_bytes >= DIRECT_BYTES)
 		sfi_read_past_cache(&job);
@@ -149,8 +148,7 @@ sf_read_missing(struct varlena *datum, SfReadMissing missing, void *arg)
 		return;
 	loc = sf_object_locator(datum);
 	target.len = loc.length_bytes;
-	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-	sf_object_require_tag(seg, &loc);
+	seg = sf_object_open(&loc);
 	if (sfi_read_may_be_missing(seg, loc.object_id))
 	{
 		sfi_read_prepare_job(&job, seg, &loc, &target, &listener);

@@ -215,11 +215,10 @@ number_of(const SfLocator *loc)
 static int64
 own_bytes(const SfLocator *loc)
 {
-	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	SfSegment  *seg = sf_object_open(loc);
 	SfShareVersion shared;
 	SfOwned		owned;
 
-	sf_object_require_tag(seg, loc);
 	if (sf_object_is_version(loc))
 		sf_object_shared_base(seg, loc, &shared);
 	owned = sf_object_difference(seg, loc, NULL, sf_object_is_version(loc) ? &shared.loc : NULL);

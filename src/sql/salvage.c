@@ -43,14 +43,8 @@ typedef struct Salvage
 static void
 require_value(const SfSqlContent *content)
 {
-	const SfLocator *loc = &content->value.loc;
-	SfSegment  *seg;
-
-	if (content->value.form != SF_FORM_STORED)
-		return;
-	seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
-	sf_object_require_tag(seg, loc);
-	sf_space_release(seg);
+	if (content->value.form == SF_FORM_STORED)
+		sf_space_release(sf_object_open(&content->value.loc));
 }
 
 /* Open the value, in memory that lasts for all rows. */

@@ -47,13 +47,12 @@ count_unit(UnitCounts *counts, const SfUnit *unit)
 static UnitCounts
 count_units(const SfLocator *loc)
 {
-	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	SfSegment  *seg = sf_object_open(loc);
 	SfUnit	   *units = palloc(UNITS_AT_ONCE * sizeof(SfUnit));
 	UnitCounts	counts = {0};
 	uint64		first = 0;
 
 	SF_ASSERT(loc->nunits > 0);
-	sf_object_require_tag(seg, loc);
 	while ((first = sf_object_next_stored(seg, loc, first)) < loc->nunits)
 	{
 		uint32		n = Min(UNITS_AT_ONCE, loc->nunits - first);
