@@ -7,7 +7,7 @@
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
  *		generate.c		the verb that needs no server: a master key
  *		names.c, pool.c	one name after the other; many files over several connections
- *		transfer.c		one file to or from the database
+ *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
  *		list.c			names and lengths of the stored files
  *		storage.c		what is stored of a file
  *		session.c, password.c	connections

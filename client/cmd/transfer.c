@@ -8,12 +8,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "copied.h"
@@ -22,7 +19,7 @@
 #include "output.h"
 #include "route.h"
 #include "shard.h"
-#include "sparse.h"
+#include "source.h"
 #include "text.h"
 #include "transfer.h"
 
@@ -33,13 +30,6 @@
 
 /* What a statement through the coordinator carries in the time of its other work. */
 #define THROUGH_BYTES	(8 * 1024)
-
-/*
- * A file whose times are younger than this is waited for.  A stamp may be older than the write()
- * that made it by a tick of the clock (10 ms at most), so the rest is what a write() may take.
- */
-#define SETTLE_NS		(20 * 1000 * 1000)
-#define SETTLE_WAITS	5
 
 /* ---- looking ---- */
 
@@ -181,139 +171,6 @@ transfer_same(Session *session, const char *name, const Stored *stored, int fd,
 
 /* ---- putting ---- */
 
-/* The source of the bytes of a put: first the bytes that were read ahead, then the file. */
-typedef struct Source
-{
-	SparseFile	file;
-	int64_t		total;			/* -1: not known */
-	const char *ahead;
-	size_t		ahead_bytes;
-	int64_t		done;
-	Failure    *failure;
-	bool		failed;			/* failure says why */
-} Source;
-
-static bool
-same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-static bool
-say_changed(Source *source)
-{
-	return failure_say(source->failure, "the file changed while it was read");
-}
-
-/* How long until that time is old; 0: it is, or it lies far in the future. */
-static int64_t
-ns_until_old(const struct timespec *now, const struct timespec *stamp)
-{
-	int64_t		age = now->tv_nsec - stamp->tv_nsec;
-
-	if (stamp->tv_sec < now->tv_sec - 1 || stamp->tv_sec > now->tv_sec + 1)
-		return 0;
-	age += (now->tv_sec - stamp->tv_sec) * INT64_C(1000000000);
-	return age >= SETTLE_NS || age < -SETTLE_NS ? 0 : SETTLE_NS - age;
-}
-
-/*
- * At the start: wait until the file has not changed for a moment.  A write() of another process
- * stamps the file when it begins, and copies its bytes afterwards.  So the times of a file that
- * has just changed may stay the same while its bytes still change, which check_unchanged() would
- * not see.
- */
-static bool
-wait_until_settled(Source *source)
-{
-	struct stat *before = &source->file.before;
-
-	for (int waits = 0; S_ISREG(before->st_mode) && !sparse_length_is_unknown(before); waits++)
-	{
-		struct timespec now;
-		struct timespec rest = {0, 0};
-		int64_t		modified;
-		int64_t		changed;
-
-		clock_gettime(CLOCK_REALTIME, &now);
-		modified = ns_until_old(&now, &before->st_mtim);
-		changed = ns_until_old(&now, &before->st_ctim);
-		if (modified == 0 && changed == 0)
-			break;
-		if (waits == SETTLE_WAITS)
-			return say_changed(source);
-		rest.tv_nsec = modified > changed ? modified : changed;
-		(void) nanosleep(&rest, NULL);
-		if (fstat(source->file.fd, before) != 0)
-			return failure_errno(source->failure, "could not look at the file");
-	}
-	return true;
-}
-
-/* At the end: is the file unchanged since the start?  Only a regular file can be checked. */
-static bool
-check_unchanged(Source *source)
-{
-	const struct stat *before = &source->file.before;
-	int64_t		expected = source->total < 0 ? 0 : source->total;
-	struct stat after;
-
-	if (!S_ISREG(before->st_mode))
-		return true;
-	if (fstat(source->file.fd, &after) != 0)
-		return failure_errno(source->failure, "could not look at the file");
-	if (after.st_size == before->st_size &&
-		(source->done == expected || sparse_length_is_unknown(before)) &&
-		same_time(&after.st_mtim, &before->st_mtim) &&
-		same_time(&after.st_ctim, &before->st_ctim))
-		return true;
-	return say_changed(source);
-}
-
-/* A pgsf_source: the next bytes; the end of a file that changed is a failure. */
-static int64_t
-next_piece(void *arg, void *buffer, size_t size)
-{
-	Source	   *source = arg;
-	int64_t		got;
-
-	if (source->ahead_bytes > 0)
-	{
-		got = source->ahead_bytes < size ? source->ahead_bytes : size;
-		memcpy(buffer, source->ahead, got);
-		source->ahead += got;
-		source->ahead_bytes -= got;
-	}
-	else
-	{
-		got = sparse_read(&source->file, buffer, size);
-		if (got < 0)
-			failure_errno(source->failure, "could not read the file");
-	}
-	if (got > 0)
-	{
-		source->done += got;
-		progress_bytes(got);
-	}
-	source->failed = got < 0 || (got == 0 && !check_unchanged(source));
-	return source->failed ? -1 : got;
-}
-
-/* A pgsf_sparse_source. */
-static int64_t
-next_sparse(void *arg, void *buffer, size_t size, int64_t *hole)
-{
-	Source	   *source = arg;
-
-	if (source->ahead_bytes == 0)
-		*hole = sparse_hole(&source->file);
-	if (*hole == 0)
-		return next_piece(source, buffer, size);
-	source->done += *hole;
-	progress_bytes(*hole);
-	return 0;
-}
-
 /*
  * Replace the file of the row that is there, and set columns.  The distribution column cannot
  * be changed: its value is compared.
@@ -433,7 +290,7 @@ put_stream(Session *session, const Options *options, const char *name, bool row_
 	pgsf_params params = {options->nsets + 1, NULL, values, NULL, NULL};
 	int64_t		bytes;
 
-	bytes = pgsf_put_sparse(session->handle, next_sparse, source, source->total,
+	bytes = pgsf_put_sparse(session->handle, source_next_sparse, source, source->total,
 							target->store_table, target->plain_column, sql, &params, NULL);
 	if (bytes < 0 && !source->failed)
 		failure_pgsf(failure, session->handle);
@@ -451,7 +308,7 @@ put_routed(Session *session, const Options *options, const char *name, bool row_
 	char	   *sql = row_exists && options->nsets == 0 ? NULL :
 		put_statement(session, options, row_exists, empty);
 	const char **values = put_values(options, name);
-	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, next_sparse, source,
+	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, source_next_sparse, source,
 		source->total};
 	int64_t		bytes = route_put(session, options, &put, failure);
 
@@ -487,7 +344,7 @@ put_in_memory(Session *session, const Options *options, const char *name, bool r
 			break;
 		}
 		bytes = more;
-		got = next_piece(source, bytes + size, BUFFER_SIZE);
+		got = source_next(source, bytes + size, BUFFER_SIZE);
 		size += got > 0 ? got : 0;
 	} while (got > 0);
 	if (got == 0)
@@ -503,7 +360,7 @@ put_through(Session *session, const Options *options, const char *name, bool row
 {
 	int64_t		total = source->total;
 	const char **values;
-	CopiedRow	row = {options->nsets + 1, NULL, next_piece, source, total};
+	CopiedRow	row = {options->nsets + 1, NULL, source_next, source, total};
 	bool		stored;
 
 	if (row_exists || total < 0 || total > COPIED_MOST)
@@ -558,7 +415,7 @@ put_read_ahead(Session *session, const Options *options, const char *name, bool 
 		return put_long(session, options, name, row_exists, source, failure);
 	}
 	source->done = got;
-	if (!check_unchanged(source) ||
+	if (!source_check_unchanged(source) ||
 		!put_whole(session, options, name, row_exists, session->buffer, got, failure))
 		return false;
 	progress_bytes(got);
@@ -577,7 +434,7 @@ transfer_put(Session *session, const Options *options, const char *name,
 		failure_errno(failure, "could not look at the file");
 		return -1;
 	}
-	if (!wait_until_settled(&source))
+	if (!source_settle(&source))
 		return -1;
 	source.total = sparse_left(&source.file);
 	if (source.total >= BUFFER_SIZE || sparse_has_holes(&source.file))
