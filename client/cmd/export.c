@@ -21,6 +21,7 @@
 #include "tempfile.h"
 #include "text.h"
 #include "transfer.h"
+#include "tree.h"
 #include "verbs.h"
 
 #define BEGIN_READING	"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -29,21 +30,18 @@ typedef struct Export
 {
 	const Options *options;
 	int			top;
-	FoundList	list;
-	char	   *snapshot;		/* of the list: a SET TRANSACTION SNAPSHOT;
-								 * null: a distributed table */
+	const StoredTree *stored;
 } Export;
 
-/* Make the list in a transaction, which stays open, and export its snapshot. */
-static bool
-make_list(Session *session, Export *export, Failure *failure)
+bool
+tree_list(Session *session, const Options *options, const char *pattern, StoredTree *stored,
+		  Failure *failure)
 {
-	const Options *options = export->options;
 	PGresult   *result;
 
+	memset(stored, 0, sizeof(*stored));
 	if (session->target->distributed)
-		return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix,
-						&export->list, failure);
+		return list_all(session, pattern, options->prefix, &stored->list, failure);
 	if (!session_do(session, failure, BEGIN_READING) ||
 		!session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
 		return false;
@@ -51,22 +49,21 @@ make_list(Session *session, Export *export, Failure *failure)
 	if (result == NULL)
 		return false;
 	if (PQntuples(result) == 1)
-		export->snapshot = text_make("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
+		stored->snapshot = text_make("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
 	PQclear(result);
-	if (export->snapshot == NULL)
+	if (stored->snapshot == NULL)
 		return failure_say(failure, "the server exported no snapshot");
-	return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix,
-					&export->list, failure);
+	return list_all(session, pattern, options->prefix, &stored->list, failure);
 }
 
 /* Begin a transaction with the snapshot of the list, if the session is in none. */
 static bool
 see_snapshot(Session *session, const Export *export, Failure *failure)
 {
-	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE || export->snapshot == NULL)
+	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE || export->stored->snapshot == NULL)
 		return true;
 	return session_do(session, failure, BEGIN_READING) &&
-		session_do(session, failure, export->snapshot);
+		session_do(session, failure, export->stored->snapshot);
 }
 
 /* Is a file of that name here already?  *known: yes, with the same contents. */
@@ -102,7 +99,7 @@ write_file(Session *session, const Export *export, const Found *found, int direc
 	if (file == NULL)
 		return false;
 	bytes = transfer_get(session, found->path, tempfile_fd(file), failure);
-	if (bytes >= 0 && export->snapshot != NULL && bytes != found->length)
+	if (bytes >= 0 && export->stored->snapshot != NULL && bytes != found->length)
 		failure_say(failure, "the server listed %lld bytes, and sent %lld",
 					(long long) found->length, (long long) bytes);
 	else if (bytes >= 0)
@@ -136,7 +133,7 @@ static bool
 export_one(Session *session, void *arg, size_t number)
 {
 	const Export *export = arg;
-	const Found *found = &export->list.files[number];
+	const Found *found = &export->stored->list.files[number];
 	const char *path = found->path + strlen(export->options->prefix);
 	bool		dry_run = export->options->dry_run;
 	const char *last = NULL;
@@ -158,34 +155,51 @@ export_one(Session *session, void *arg, size_t number)
 	return good;
 }
 
-/* Open the directory, and make it if it is not there; a dry run makes none, and top stays -1. */
-static bool
-open_top(Export *export, Failure *failure)
+bool
+tree_open_top(const Options *options, const char *path, int *top, Failure *failure)
 {
-	const char *path = export->options->args[0];
-
-	export->top = local_open_top(path, failure);
-	if (export->top >= 0 || access(path, F_OK) == 0)
-		return export->top >= 0;
-	if (export->options->dry_run)
+	*top = local_open_top(path, failure);
+	if (*top >= 0 || access(path, F_OK) == 0)
+		return *top >= 0;
+	if (options->dry_run)
 		return true;
 	if (mkdir(path, 0777) != 0)
 		return failure_say(failure, "could not make directory \"%s\": %s", path, strerror(errno));
-	export->top = local_open_top(path, failure);
-	return export->top >= 0;
+	*top = local_open_top(path, failure);
+	return *top >= 0;
+}
+
+bool
+tree_export(Session *session, const Options *options, int top, StoredTree *stored)
+{
+	Export		export = {options, top, stored};
+	Queues		queues;
+	bool		all;
+
+	if (session->target->distributed && !options->quiet)
+		output_notice(NULL, "the files are not of one moment: "
+					  "a distributed table has no snapshot of all its nodes");
+	if (!options->quiet)
+		progress_begin((int64_t) stored->list.count, stored->list.bytes);
+	queues = queues_find(session, &stored->list, "");
+	all = pool_run(options, session->target, NULL, stored->list.count, &queues, export_one,
+				   &export);
+	queues_free(&queues);
+	return all;
 }
 
 int
 verb_export(const Options *options)
 {
-	Export		export = {.options = options};
+	const char *pattern = options->nargs > 1 ? options->args[1] : NULL;
+	StoredTree	stored;
 	Target		target;
 	Session    *session;
 	Failure		failure;
-	Queues		queues;
 	bool		all;
+	int			top;
 
-	if (!open_top(&export, &failure))
+	if (!tree_open_top(options, options->args[0], &top, &failure))
 	{
 		output_message(&failure);
 		return EXIT_SETUP;
@@ -193,19 +207,12 @@ verb_export(const Options *options)
 	session = session_first(options, &target);
 	if (session == NULL)
 		return EXIT_SETUP;
-	if (!make_list(session, &export, &failure))
+	if (!tree_list(session, options, pattern, &stored, &failure))
 	{
 		output_message(&failure);
 		return EXIT_SETUP;
 	}
-	if (target.distributed && !options->quiet)
-		output_notice(NULL, "the files are not of one moment: "
-					  "a distributed table has no snapshot of all its nodes");
-	if (!options->quiet)
-		progress_begin((int64_t) export.list.count, export.list.bytes);
-	queues = queues_find(session, &export.list, "");
-	all = pool_run(options, &target, NULL, export.list.count, &queues, export_one, &export);
-	queues_free(&queues);
+	all = tree_export(session, options, top, &stored);
 	session_end(session);
 	return output_end(all ? EXIT_DONE : EXIT_SETUP);
 }

@@ -17,6 +17,7 @@
 #include "pool.h"
 #include "text.h"
 #include "transfer.h"
+#include "tree.h"
 #include "utf8.h"
 #include "verbs.h"
 
@@ -24,7 +25,7 @@ typedef struct Import
 {
 	const Options *options;
 	int			top;
-	FoundList	list;
+	const FoundList *list;
 } Import;
 
 /* Is the file stored already?  *known: yes, with the same contents. */
@@ -74,7 +75,7 @@ static bool
 import_one(Session *session, void *arg, size_t number)
 {
 	Import	   *import = arg;
-	const Found *found = &import->list.files[number];
+	const Found *found = &import->list->files[number];
 	char	   *name = text_make("%s%s", import->options->prefix, found->path);
 	Failure		failure;
 	int64_t		length;
@@ -89,18 +90,31 @@ import_one(Session *session, void *arg, size_t number)
 	return good;
 }
 
+bool
+tree_import(Session *session, const Options *options, int top, const FoundList *list)
+{
+	Import		import = {options, top, list};
+	Queues		queues = queues_find(session, list, options->prefix);
+	bool		all;
+
+	if (!options->quiet)
+		progress_begin((int64_t) list->count, list->bytes);
+	all = pool_run(options, session->target, session, list->count, &queues, import_one, &import);
+	queues_free(&queues);
+	return all;
+}
+
 int
 verb_import(const Options *options)
 {
-	Import		import = {.options = options};
+	FoundList	list = {0};
 	Target		target;
 	Session    *session;
 	Failure		failure;
-	Queues		queues;
 	bool		all;
+	int			top = local_open_top(options->args[0], &failure);
 
-	import.top = local_open_top(options->args[0], &failure);
-	if (import.top < 0)
+	if (top < 0)
 	{
 		output_message(&failure);
 		return EXIT_SETUP;
@@ -108,12 +122,8 @@ verb_import(const Options *options)
 	session = session_first(options, &target);
 	if (session == NULL)
 		return EXIT_SETUP;
-	walk_tree(dup(import.top), &import.list, output_failed);
-	if (!options->quiet)
-		progress_begin((int64_t) import.list.count, import.list.bytes);
-	queues = queues_find(session, &import.list, options->prefix);
-	all = pool_run(options, &target, session, import.list.count, &queues, import_one, &import);
-	queues_free(&queues);
+	walk_tree(dup(top), &list, output_failed);
+	all = tree_import(session, options, top, &list);
 	session_end(session);
 	return output_end(all ? EXIT_DONE : EXIT_SETUP);
 }

@@ -116,7 +116,10 @@ take_row(const Asked *asked, const PGresult *row, Failure *failure)
 	file = (Listed)
 	{
 		PQgetvalue(row, 0, 0), strtoll(PQgetvalue(row, 0, 1), NULL, 10), storage_field(row, 2),
-			PQgetvalue(row, 0, 3)
+			PQgetvalue(row, 0, 3),
+		{
+			NO_MTIME, NO_MODE, NULL
+		}
 	};
 	if (file.length < 0 || strspn(file.sha256, "0123456789abcdef") != strlen(file.sha256) ||
 		strncmp(file.name, asked->prefix, strlen(asked->prefix)) != 0)
@@ -188,7 +191,7 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 static void
 add_to_list(void *arg, const Listed *file)
 {
-	walk_add(arg, file->name, file->length);
+	walk_add(arg, file->name, file->length, &file->meta);
 }
 
 bool

@@ -19,6 +19,7 @@ typedef struct Listed
 	int64_t		stored;			/* bytes, if they were asked for; see
 								 * storage.h */
 	const char *sha256;			/* in hexadecimal, likewise; as long as name */
+	Meta		meta;			/* its link as long as name */
 } Listed;
 
 /* Called for each file. */

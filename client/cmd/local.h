@@ -9,15 +9,29 @@
 #define SECUREFILE_LOCAL_H
 
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "failure.h"
+
+/* What a file is besides its bytes. */
+typedef struct Meta
+{
+	int64_t		mtime;			/* microseconds since 1970, or NO_MTIME */
+	int			mode;			/* permission bits, or NO_MODE */
+	char	   *link;			/* of a symbolic link: its target; null: a
+								 * regular file */
+} Meta;
+
+#define NO_MTIME	INT64_MIN
+#define NO_MODE		(-1)
 
 /* A file of a tree; its path is relative to the top. */
 typedef struct Found
 {
 	char	   *path;
 	int64_t		length;
+	Meta		meta;
 } Found;
 
 typedef struct FoundList
@@ -78,8 +92,16 @@ extern int	local_open_parent(int top, const char *path, bool make, const char **
 /* Add all regular files below a directory to a list; the descriptor is closed. */
 extern void walk_tree(int top, FoundList *list, WalkFailed failed);
 
-/* Add one file to a list; the path is copied. */
-extern void walk_add(FoundList *list, const char *path, int64_t length);
+/* Add one file to a list; path and link are copied. */
+extern void walk_add(FoundList *list, const char *path, int64_t length, const Meta *meta);
+
+/* ---- meta.c ---- */
+
+/* Of a file of which nothing is known. */
+extern const Meta meta_unknown;
+
+/* What stat() says of a file; its link is null. */
+extern Meta meta_of(const struct stat *st);
 
 /* ---- sha256.c ---- */
 

@@ -13,7 +13,8 @@
  *		session.c, password.c	connections
  *		target.c, key.c	table and columns; names as text, and how they are compared
  *		query.c			statements
- *		local.c, sha256.c, walk.c, tempfile.c	files, hashes, trees, files that are being written
+ *		local.c, sha256.c, walk.c, meta.c, tempfile.c	files, hashes, trees, times and modes,
+ *						files that are being written
  *		interrupt.c		leaving early
  *		output.c, quote.c, failure.c	results and messages
  *		progress.c, lock.c	progress; the lock of everything that is printed

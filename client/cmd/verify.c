@@ -176,7 +176,7 @@ find_missing(const Verify *verify)
 	for (size_t i = 0; i < local.count; i++)
 	{
 		char	   *name = text_make("%s%s", verify->options->prefix, local.files[i].path);
-		Found		wanted = {name, 0};
+		Found		wanted = {.path = name};
 
 		if (bsearch(&wanted, stored.files, stored.count, sizeof(Found), compare_paths) == NULL)
 			output_failed(name, &failure);
@@ -192,7 +192,7 @@ make_list(Session *session, Verify *verify, Failure *failure)
 	const Options *options = verify->options;
 
 	for (int i = 0; i < options->nargs; i++)
-		walk_add(&verify->list, options->args[i], -1);
+		walk_add(&verify->list, options->args[i], -1, &meta_unknown);
 	if (options->nargs > 0 || verify->top < 0)
 		return true;
 	if (!list_all(session, NULL, options->prefix, &verify->list, failure))

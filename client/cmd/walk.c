@@ -18,7 +18,7 @@
 #include "text.h"
 
 void
-walk_add(FoundList *list, const char *path, int64_t length)
+walk_add(FoundList *list, const char *path, int64_t length, const Meta *meta)
 {
 	Found	   *found;
 
@@ -34,6 +34,9 @@ walk_add(FoundList *list, const char *path, int64_t length)
 	if (found->path == NULL)
 		abort();
 	found->length = length;
+	found->meta = *meta;
+	if (meta->link != NULL)
+		found->meta.link = text_make("%s", meta->link);
 	list->bytes = sum_of(list->bytes, length < 0 ? 0 : length);
 }
 
@@ -92,6 +95,7 @@ static void
 walk_one(int directory, const char *name, const char *path, FoundList *list, WalkFailed failed)
 {
 	struct stat st;
+	Meta		meta;
 	Failure		failure;
 	int			below;
 
@@ -99,7 +103,8 @@ walk_one(int directory, const char *name, const char *path, FoundList *list, Wal
 		failure_errno(&failure, "could not look at it");
 	else if (S_ISREG(st.st_mode))
 	{
-		walk_add(list, path, st.st_size);
+		meta = meta_of(&st);
+		walk_add(list, path, st.st_size, &meta);
 		return;
 	}
 	else if (S_ISLNK(st.st_mode))
