@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "list.h"
+#include "names.h"
 #include "output.h"
 #include "pool.h"
 #include "tempfile.h"
@@ -207,6 +208,7 @@ verb_export(const Options *options)
 	session = session_first(options, &target);
 	if (session == NULL)
 		return EXIT_SETUP;
+	names_say_prefix(options);
 	if (!tree_list(session, options, pattern, &stored, &failure))
 	{
 		output_message(&failure);

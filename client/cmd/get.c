@@ -88,8 +88,8 @@ find_place(const Options *options, Place *place, Failure *failure)
 	if (!options->replace &&
 		faccessat(place->directory, place->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return failure_say(failure,
-						   "the file \"%s\" is there already\nHint: --replace replaces it.",
-						   place->name);
+						   "could not write \"%s\": it exists already\nHint: --replace replaces it.",
+						   exists && S_ISDIR(st.st_mode) ? place->name : path);
 	return true;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "local.h"
+#include "names.h"
 #include "output.h"
 #include "pool.h"
 #include "text.h"
@@ -122,6 +123,7 @@ verb_import(const Options *options)
 	session = session_first(options, &target);
 	if (session == NULL)
 		return EXIT_SETUP;
+	names_say_prefix(options);
 	walk_tree(dup(top), &list, output_failed);
 	all = tree_import(session, options, top, &list);
 	session_end(session);

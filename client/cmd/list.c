@@ -11,8 +11,12 @@
 
 #include "answer.h"
 #include "list.h"
+#include "reserved.h"
 #include "storage.h"
 #include "text.h"
+
+#define WITHOUT_RESERVED \
+	" AND NOT pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", '" RESERVED_PREFIX "')"
 
 /* A pattern of * and ? as a pattern of LIKE; a backslash takes away their meaning. */
 static char *
@@ -122,7 +126,8 @@ take_row(const Asked *asked, const PGresult *row, Failure *failure)
 		}
 	};
 	if (file.length < 0 || strspn(file.sha256, "0123456789abcdef") != strlen(file.sha256) ||
-		strncmp(file.name, asked->prefix, strlen(asked->prefix)) != 0)
+		strncmp(file.name, asked->prefix, strlen(asked->prefix)) != 0 ||
+		reserved_is(file.name) != reserved_is(asked->prefix))
 		return failure_say(failure, "the server listed a file that was not asked for");
 	if (is_comparable(asked, file.name) && !matches(asked->pattern, file.name))
 		return failure_say(failure, "the server listed a file that was not asked for");
@@ -174,9 +179,10 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 								" WHERE ($1::pg_catalog.text IS NULL OR"
 								"  f.name COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.~~) $1::pg_catalog.text)"
 								" AND pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", $2::pg_catalog.text)"
-								" ORDER BY f.name",
+								"%s ORDER BY f.name",
 								target->key_text, target->column, stored ? storage : "NULL",
-								hash ? target->digest : "NULL", target->table, target->column);
+								hash ? target->digest : "NULL", target->table, target->column,
+								reserved_is(prefix) ? "" : WITHOUT_RESERVED);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
 		PQsetSingleRowMode(session->conn);
 

@@ -27,7 +27,8 @@ typedef void (*ListEach) (void *arg, const Listed *file);
 
 /*
  * Hand each file whose name matches the pattern (NULL: all) and begins with the prefix to a
- * function, in the order of the names, in constant memory.  stored: with the stored bytes,
+ * function, in the order of the names, in constant memory.  Files that are not complete are left
+ * out, unless the prefix is RESERVED_PREFIX (reserved.h).  stored: with the stored bytes,
  * for which the server looks at the maps of all these files.
  * hash: with the SHA-256, for which the server reads the files that it is not kept with.
  */

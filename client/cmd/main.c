@@ -3,11 +3,12 @@
  * main.c
  *	  The command securefile: files in and out of securefile columns.
  *
- *		options.c		the command line: table of options, table of verbs
+ *		options.c, help.c	the command line: table of options, table of verbs; help
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
  *		generate.c		the verb that needs no server: a master key
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
+ *		reserved.c		names of files that are not complete
  *		list.c			names and lengths of the stored files
  *		storage.c		what is stored of a file
  *		session.c, password.c	connections

@@ -5,6 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <string.h>
+
 #include "names.h"
 #include "output.h"
 
@@ -31,4 +33,17 @@ names_each(const Options *options, NameWork work)
 		status = EXIT_SETUP;
 	session_end(session);
 	return status;
+}
+
+void
+names_say_prefix(const Options *options)
+{
+	const char *prefix = options->prefix;
+	Failure		notice;
+
+	if (*prefix == '\0' || prefix[strlen(prefix) - 1] == '/' || options->quiet)
+		return;
+	failure_say(&notice, "--prefix %s has no slash at its end: a.txt and %sa.txt belong together",
+				prefix, prefix);
+	output_notice(NULL, notice.text);
 }

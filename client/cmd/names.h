@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * names.h
- *	  Verbs that do the same for each of their arguments, which are names.
+ *	  Verbs whose arguments are names, and prefixes of names.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,5 +19,8 @@ typedef bool (*NameWork) (Session *session, const Options *options, const char *
  * is told to the user and does not stop the names behind it.  Returns the exit status.
  */
 extern int	names_each(const Options *options, NameWork work);
+
+/* Tell the user what --prefix means if it ends in no slash: "adduser" makes "addusera.txt". */
+extern void names_say_prefix(const Options *options);
 
 #endif							/* SECUREFILE_NAMES_H */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * options.c
- *	  The command line: one table of options, one of verbs.
+ *	  The command line: one table of options, one of verbs.  The help and the completion
+ *	  of shells are made from them.
  *
  * Options may stand before the verb too, so that an alias can hold a connection.  So the
  * line is parsed twice: up to the verb with all options, and behind it with the options
@@ -17,7 +18,9 @@
 
 #include <pgsecurefile.h>
 
+#include "help.h"
 #include "output.h"
+#include "reserved.h"
 #include "verbs.h"
 
 #define MAX_JOBS		64
@@ -27,6 +30,8 @@
 enum
 {
 	KEY_SET = 256,
+	KEY_SET_NULL,
+	KEY_COMPLETIONS,
 	KEY_REPLACE,
 	KEY_PREFIX,
 	KEY_DRY_RUN,
@@ -67,13 +72,17 @@ typedef struct OptionRow
 
 static const OptionRow option_rows[] = {
 	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT,
-		{"replace", KEY_REPLACE, NULL, 0, "Replace what is there already", GROUP_WORK}, FLAG(replace)},
+		{"replace", KEY_REPLACE, NULL, 0, "Replace what exists already", GROUP_WORK}, FLAG(replace)},
 	{VERB_PUT | VERB_IMPORT,
 		{"set", KEY_SET, "COLUMN=VALUE", 0,
 			"Value of another column of the row; may be repeated", GROUP_WORK}, BY_FUNCTION},
+	{VERB_PUT | VERB_IMPORT,
+		{"set-null", KEY_SET_NULL, "COLUMN", 0,
+			"Make another column of the row null; may be repeated", GROUP_WORK}, BY_FUNCTION},
 	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
 		{"prefix", KEY_PREFIX, "TEXT", 0,
-			"What names have in front of the paths below DIR", GROUP_WORK}, TEXT(prefix)},
+			"Prefix of the names, usually \"dir/\": import adds it, export and verify remove it",
+			GROUP_WORK}, TEXT(prefix)},
 	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
 		{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
 	{VERB_IMPORT | VERB_EXPORT,
@@ -89,7 +98,7 @@ static const OptionRow option_rows[] = {
 			"Show a hash: ls the SHA-256, kept or computed, stat the XXH3-64, computed", GROUP_WORK}, FLAG(hash)},
 	{VERB_KEY,
 		{"append", KEY_APPEND, NULL, 0,
-			"Add the key to a file of keys that there is", GROUP_WORK}, FLAG(append)},
+			"Append to an existing file of keys", GROUP_WORK}, FLAG(append)},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
 	{VERB_FILES,
@@ -123,39 +132,51 @@ static const OptionRow option_rows[] = {
 		{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
 	{VERB_FILES,
 		{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
+	/* for the completion of shells */
+	{VERB_ALL, {"completions", KEY_COMPLETIONS, NULL, OPTION_HIDDEN, NULL, 0}, BY_FUNCTION},
 };
 
 #define NUM_OPTIONS		((int) (sizeof(option_rows) / sizeof(option_rows[0])))
 
 static const Verb verbs[] = {
 	{"put", VERB_PUT, "FILE [NAME]",
+		"store a file, or standard input",
 		"Stores a file (-: standard input) under a name, by default its own.",
 		1, 2, verb_put},
 	{"get", VERB_GET, "NAME [FILE]",
+		"write a stored file to a file, or to standard output",
 		"Writes a stored file to FILE (-: standard output), by default to the last part of its name here.",
 		1, 2, verb_get},
 	{"cat", VERB_CAT, "NAME...",
+		"write stored files to standard output",
 		"Writes stored files to standard output.",
 		1, -1, verb_cat},
 	{"ls", VERB_LS, "[PATTERN]",
+		"list stored files",
 		"Lists lengths and names. In PATTERN * stands for any characters, ? for one.",
 		0, 1, verb_ls},
 	{"stat", VERB_STAT, "NAME...",
+		"show what is known of stored files",
 		"Shows what is known of stored files.",
 		1, -1, verb_stat},
 	{"rm", VERB_RM, "NAME...",
+		"delete stored files",
 		"Deletes the rows of stored files.",
 		1, -1, verb_rm},
 	{"import", VERB_IMPORT, "DIR",
+		"store all files below a directory",
 		"Stores all files below DIR under their paths there. What is stored already is skipped, so a second run goes on where the first one stopped.",
 		1, 1, verb_import},
 	{"export", VERB_EXPORT, "DIR [PATTERN]",
+		"write stored files below a directory",
 		"Writes stored files below DIR, their names being the paths. What is there already is skipped.",
 		1, 2, verb_export},
 	{"verify", VERB_VERIFY, "[NAME...]",
+		"check stored files, or compare them with a directory",
 		"Reads everything and checks it: the whole column with securefile_check(), or the files named.",
 		0, -1, verb_verify},
 	{"key", VERB_KEY, "generate FILE [NAME]",
+		"make a master key for encrypted columns",
 		"Makes a master key for encrypted columns, and writes it to a new FILE (-: standard output). NAME is by default key- and the date.",
 		2, 3, verb_key},
 };
@@ -163,12 +184,6 @@ static const Verb verbs[] = {
 #define NUM_VERBS		((int) (sizeof(verbs) / sizeof(verbs[0])))
 
 const char *argp_program_version = "securefile " PGSF_VERSION;
-
-static const char summary_doc[] =
-	"Files in securefile columns of PostgreSQL tables.\n"
-	"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify, key; \"securefile VERB --help\" tells more.\n\n"
-	"Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
-	"130 interrupted.";
 
 /* The state of a parse. */
 typedef struct Parse
@@ -179,6 +194,15 @@ typedef struct Parse
 	bool		before[NUM_OPTIONS];	/* options that stood before it */
 } Parse;
 
+static void
+add_assignment(Options *options, const char *column, const char *value)
+{
+	options->sets = realloc(options->sets, (options->nsets + 1) * sizeof(Assignment));
+	if (options->sets == NULL)
+		abort();
+	options->sets[options->nsets++] = (Assignment) {column, value};
+}
+
 /* --set: the text becomes column and value, in place. */
 static void
 add_set(Options *options, char *text, struct argp_state *state)
@@ -188,11 +212,7 @@ add_set(Options *options, char *text, struct argp_state *state)
 	if (equals == NULL || equals == text)
 		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", output_quoted(text));
 	*equals = '\0';
-	options->sets = realloc(options->sets, (options->nsets + 1) * sizeof(Assignment));
-	if (options->sets == NULL)
-		abort();
-	options->sets[options->nsets].column = text;
-	options->sets[options->nsets++].value = equals + 1;
+	add_assignment(options, text, equals + 1);
 }
 
 static int
@@ -205,6 +225,24 @@ parse_jobs(const char *text, struct argp_state *state)
 		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"",
 				   MAX_JOBS, output_quoted(text));
 	return (int) jobs;
+}
+
+/* Is the last word of the line an -h without the name of a host? */
+static bool
+ends_in_h(const struct argp_state *state)
+{
+	for (int i = 1; i < state->argc - 1; i++)
+		if (strcmp(state->argv[i], "--") == 0)
+			return false;
+	return state->argc > 1 && strcmp(state->argv[state->argc - 1], "-h") == 0;
+}
+
+/* An -h without a host means something else. */
+static void
+refuse_bare_h(struct argp_state *state)
+{
+	argp_error(state, "-h HOST is the server, as for psql; sizes for people: --human; "
+			   "help: --help");
 }
 
 /* The verb of that name; an error of usage if there is none. */
@@ -249,6 +287,9 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "%s wants %s", verb->name, verb->arguments);
 	if (verb->max_args >= 0 && options->nargs > verb->max_args)
 		argp_error(state, "too many arguments: %s wants %s", verb->name, verb->arguments);
+	if (reserved_is(options->prefix))
+		argp_error(state, "names that begin with \"%s\" are those of files that are not complete",
+				   RESERVED_PREFIX);
 	if (verb->bit == VERB_PUT && strcmp(options->args[0], "-") == 0 && options->nargs == 1)
 		argp_error(state, "standard input has no name: give one");
 	if (verb->bit == VERB_GET && options->json && options->nargs == 2 &&
@@ -260,6 +301,30 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
 	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--append wants a file, not standard output");
+}
+
+/* The options that these verbs take, in argp's form. */
+static struct argp_option *
+options_of(int bits)
+{
+	struct argp_option *found = calloc(NUM_OPTIONS + 1, sizeof(struct argp_option));
+	int			n = 0;
+
+	if (found == NULL)
+		abort();
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (option_rows[i].verbs & bits)
+			found[n++] = option_rows[i].option;
+	return found;
+}
+
+/* What the completion of shells asks for: of a verb, or if that is null of what may precede one. */
+static void
+show_completions(const Verb *verb)
+{
+	if (verb == NULL)
+		help_complete_verbs(verbs, NUM_VERBS);
+	help_complete_options(options_of(verb == NULL ? VERB_ALL : verb->bit));
 }
 
 /* Set the field that the table names for an option; false if it names none. */
@@ -301,6 +366,8 @@ parse_option(int key, char *arg, struct argp_state *state)
 
 	if (parse->verb == NULL)
 		note_before(parse, key);
+	if (key == 'h' && arg[0] == '-')
+		refuse_bare_h(state);
 	if (set_field(options, key, arg))
 		return 0;
 	switch (key)
@@ -313,6 +380,20 @@ parse_option(int key, char *arg, struct argp_state *state)
 			break;
 		case KEY_SET:
 			add_set(options, arg, state);
+			break;
+		case KEY_SET_NULL:
+			add_assignment(options, arg, NULL);
+			break;
+		case KEY_COMPLETIONS:
+			show_completions(parse->verb);
+			exit(EXIT_DONE);
+		case ARGP_KEY_INIT:
+			if (ends_in_h(state))
+			{
+				/* which argp has not set yet */
+				state->name = (char *) "securefile";
+				refuse_bare_h(state);
+			}
 			break;
 		case 'j':
 			options->jobs = parse_jobs(arg, state);
@@ -333,8 +414,7 @@ parse_option(int key, char *arg, struct argp_state *state)
 			break;
 		case ARGP_KEY_END:
 			if (parse->verb == NULL)
-				argp_error(state,
-						   "say what to do: put, get, cat, ls, stat, rm, import, export, verify or key");
+				argp_error(state, "say what to do: \"securefile --help\" shows the verbs");
 			if (parse->verb_at == 0)
 				check_whole(parse, state);
 			break;
@@ -344,27 +424,12 @@ parse_option(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* The options that these verbs take, in argp's form. */
-static struct argp_option *
-options_of(int bits)
-{
-	struct argp_option *found = calloc(NUM_OPTIONS + 1, sizeof(struct argp_option));
-	int			n = 0;
-
-	if (found == NULL)
-		abort();
-	for (int i = 0; i < NUM_OPTIONS; i++)
-		if (option_rows[i].verbs & bits)
-			found[n++] = option_rows[i].option;
-	return found;
-}
-
 const Verb *
 options_parse(int argc, char **argv, Options *options)
 {
 	static const char name_of[] = "securefile ";
-	struct argp before = {.options = options_of(VERB_ALL), .parser = parse_option,
-		.args_doc = "VERB [ARGUMENT...]", .doc = summary_doc};
+	struct argp before = {.options = help_hide(options_of(VERB_ALL)), .parser = parse_option,
+		.args_doc = "VERB [ARGUMENT...]", .doc = help_verbs(verbs, NUM_VERBS)};
 	struct argp behind = {.parser = parse_option};
 	Parse		parse = {.options = options};
 	char	   *name;

@@ -23,11 +23,11 @@ typedef enum PasswordMode
 	PASSWORD_NEVER
 } PasswordMode;
 
-/* --set column=value */
+/* --set column=value, --set-null column */
 typedef struct Assignment
 {
 	const char *column;
-	const char *value;
+	const char *value;			/* null: so is the column */
 } Assignment;
 
 typedef struct Options
@@ -84,6 +84,7 @@ typedef struct Verb
 	const char *name;
 	int			bit;
 	const char *arguments;		/* for the usage line */
+	const char *brief;			/* for the list of verbs, 60 characters */
 	const char *purpose;
 	int			min_args;
 	int			max_args;		/* -1: any number */

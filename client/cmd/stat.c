@@ -10,6 +10,7 @@
 
 #include "names.h"
 #include "output.h"
+#include "reserved.h"
 #include "storage.h"
 #include "text.h"
 #include "transfer.h"
@@ -107,7 +108,7 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};
 	uint64_t	hash = 0;
-	bool		good = result != NULL;
+	bool		good = result != NULL && reserved_refuse(name, failure);
 
 	free(sql);
 	if (good && rows != 1)

@@ -152,7 +152,7 @@ tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure
 	if (rc != 0)
 	{
 		if (errno == EEXIST)
-			failure_say(failure, "the file is there already");
+			failure_say(failure, "could not write \"%s\": it exists already", name);
 		else
 			failure_errno(failure, "could not rename the file");
 		tempfile_discard(file);

@@ -17,6 +17,7 @@
 #include "download.h"
 #include "local.h"
 #include "output.h"
+#include "reserved.h"
 #include "route.h"
 #include "shard.h"
 #include "source.h"
@@ -41,6 +42,8 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 	PGresult   *result;
 	int			rows;
 
+	if (!reserved_refuse(name, failure))
+		return false;
 	if (!route_look(session, name, &rows, &result))
 	{
 		char	   *sql = text_make("SELECT pg_catalog.length(%s) FROM %s WHERE %s LIMIT 2",
@@ -458,6 +461,11 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	int64_t		bytes = -1;
 	bool		routed = target->routable && !session->no_routes;
 
+	if (!reserved_refuse(name, failure))
+	{
+		free(sql);
+		return -1;
+	}
 	if (routed)
 	{
 		bytes = route_get(session, name, &to, failure);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "list.h"
+#include "names.h"
 #include "output.h"
 #include "pool.h"
 #include "text.h"
@@ -219,6 +220,7 @@ verb_verify(const Options *options)
 	session = session_first(options, &target);
 	if (session == NULL)
 		return EXIT_SETUP;
+	names_say_prefix(options);
 	if ((options->nargs == 0 && !check_column(session, options, &failure)) ||
 		!make_list(session, &verify, &failure))
 	{

@@ -16,7 +16,9 @@ enter($node);
 
 # ---- usage ----
 ends(0, qr/^securefile \d+\.\d+\.\d+$/, '--version', '--version');
-ends(0, qr/Verbs: put, get, cat.*Exit status/s, '--help', '--help');
+ends(0, qr/\AUsage:.*\n\n?.*\n\nVerbs.*:\n  put  .*\n  get  .*^  key .*Exit status/ms, '--help has the verbs first', '--help');
+ends(0, qr/\A(?!.*--table)/s, 'and no options of verbs', '--help');
+ends(2, qr/-h HOST is the server, as for psql; .* --human/, "@$_", @$_) foreach [ 'ls', '-h' ], [ 'ls', '-h', '-t', 'docs' ], [ '-h' ];
 foreach my $verb (qw(put get cat ls stat rm import export verify))
 {
 	ends(0, qr/^Usage: securefile $verb .*--table=TABLE.*--dbname=DBNAME/s, "$verb --help", $verb, '--help');
@@ -83,7 +85,8 @@ ends(0, qr/^ +300000  report\.pdf$/, 'ls', 'ls', '-t', 'docs');
 is((command('cat', '-t', 'docs', 'report.pdf'))[1], $report, 'cat');
 ends(0, qr/^$/, 'get', 'get', '-t', 'docs', 'report.pdf');
 holds('report.pdf', $report, 'what was got');
-ends(1, qr/there already\nHint: --replace/, 'get over a file', 'get', '-t', 'docs', 'report.pdf');
+ends(1, qr/^securefile: report\.pdf: could not write "report\.pdf": it exists already\nHint: --replace/, 'get over a file', 'get', '-t', 'docs', 'report.pdf');
+ends(1, qr/^securefile: report\.pdf: could not write "in\/report\.pdf": it exists/, 'of another name', 'get', '-t', 'docs', 'report.pdf', 'in/report.pdf');
 write_file('report.pdf', 'old');
 ends(0, qr/^$/, 'get --replace', 'get', '-t', 'docs', '--replace', 'report.pdf');
 holds('report.pdf', $report, 'what was got with --replace');

@@ -335,7 +335,7 @@ sub begun
 my $first = begun('race', 'first');
 ends(0, qr/^second$/, 'a file that another process is making', @generate, 'race', 'second');
 unlink 'hold';
-is($first->finish || $err, "securefile: race: the file is there already\n", 'the other one does not replace it');
+is($first->finish || $err, qq{securefile: race: could not write "race": it exists already\n}, 'the other one does not replace it');
 like(slurp_file('race'), qr/^second $key\n\z/, 'it is as it was');
 
 $first = begun('--append', 'race', 'third');
