@@ -42,7 +42,7 @@ tree_list(Session *session, const Options *options, const char *pattern, StoredT
 
 	memset(stored, 0, sizeof(*stored));
 	if (session->target->distributed)
-		return list_all(session, pattern, options->prefix, &stored->list, failure);
+		return list_all(session, pattern, options, &stored->list, failure);
 	if (!session_do(session, failure, BEGIN_READING) ||
 		!session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
 		return false;
@@ -54,7 +54,7 @@ tree_list(Session *session, const Options *options, const char *pattern, StoredT
 	PQclear(result);
 	if (stored->snapshot == NULL)
 		return failure_say(failure, "the server exported no snapshot");
-	return list_all(session, pattern, options->prefix, &stored->list, failure);
+	return list_all(session, pattern, options, &stored->list, failure);
 }
 
 /* Begin a transaction with the snapshot of the list, if the session is in none. */

@@ -18,6 +18,7 @@ failure_say(Failure *failure, const char *format, ...)
 	va_list		args;
 
 	failure->sqlstate[0] = '\0';
+	failure->systemic = false;
 	va_start(args, format);
 	vsnprintf(failure->text, sizeof(failure->text), format, args);
 	va_end(args);
@@ -29,7 +30,9 @@ failure_errno(Failure *failure, const char *what)
 {
 	int			saved = errno;
 
-	return failure_say(failure, "%s: %s", what, strerror(saved));
+	failure_say(failure, "%s: %s", what, strerror(saved));
+	failure->systemic = saved == ENOSPC || saved == EDQUOT || saved == EROFS;
+	return false;
 }
 
 /* Set the text from the parts of an error; empty parts are left out. */
@@ -52,10 +55,33 @@ set_sqlstate(Failure *failure, const char *sqlstate)
 	snprintf(failure->sqlstate, sizeof(failure->sqlstate), "%s", sqlstate != NULL ? sqlstate : "");
 }
 
+/*
+ * Would an error of the server come for each other file, too?  A policy of the table can refuse a
+ * single row, with the SQLSTATE of missing privileges.
+ */
+static bool
+is_systemic(const char *sqlstate, bool of_policy)
+{
+	static const char *const states[] = {
+		"25006",				/* read_only_sql_transaction */
+		"42703",				/* undefined_column */
+		"42P01",				/* undefined_table */
+		"53100"					/* disk_full */
+	};
+
+	if (strcmp(sqlstate, "42501") == 0)
+		return !of_policy;
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (strcmp(sqlstate, states[i]) == 0)
+			return true;
+	return false;
+}
+
 bool
 failure_sql(Failure *failure, PGconn *conn, const PGresult *result)
 {
 	const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
 
 	if (primary == NULL)
 	{
@@ -69,6 +95,8 @@ failure_sql(Failure *failure, PGconn *conn, const PGresult *result)
 				 PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL),
 				 PQresultErrorField(result, PG_DIAG_MESSAGE_HINT));
 	set_sqlstate(failure, PQresultErrorField(result, PG_DIAG_SQLSTATE));
+	failure->systemic = is_systemic(failure->sqlstate, function == NULL ||
+									strncmp(function, "aclcheck", strlen("aclcheck")) != 0);
 	return false;
 }
 
@@ -77,5 +105,7 @@ failure_pgsf(Failure *failure, const pgsf *handle)
 {
 	set_text(failure, pgsf_error(handle), pgsf_error_detail(handle), pgsf_error_hint(handle));
 	set_sqlstate(failure, pgsf_sqlstate(handle));
+	failure->systemic = is_systemic(failure->sqlstate,
+									strstr(failure->text, "row-level security") != NULL);
 	return false;
 }

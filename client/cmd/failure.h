@@ -17,6 +17,7 @@ typedef struct Failure
 {
 	char		text[1024];		/* one line or more, no newline at the end */
 	char		sqlstate[6];	/* empty: an error of the command itself */
+	bool		systemic;		/* it would come for each other file, too */
 } Failure;
 
 /*

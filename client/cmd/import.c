@@ -19,7 +19,6 @@
 #include "text.h"
 #include "transfer.h"
 #include "tree.h"
-#include "utf8.h"
 #include "verbs.h"
 
 typedef struct Import
@@ -56,8 +55,8 @@ import_open(Session *session, const Options *options, const char *name, int fd,
 	bool		known;
 	Action		action;
 
-	if (session->target->names_are_utf8 && !utf8_valid(name))
-		return failure_say(failure, "the name is not valid UTF-8");
+	if (!local_check_name(name, session->target->names_are_utf8, failure))
+		return false;
 	if (!look_at_stored(session, options, name, fd, length, &stored, &known, failure))
 		return false;
 	action = known ? ACTION_SAME : stored.file ? ACTION_REPLACED : ACTION_PUT;
@@ -80,7 +79,8 @@ import_one(Session *session, void *arg, size_t number)
 	char	   *name = text_make("%s%s", import->options->prefix, found->path);
 	Failure		failure;
 	int64_t		length;
-	int			fd = local_open_file(import->top, found->path, &length, &failure);
+	int			fd = local_open_below(import->top, found->path,
+									  import->options->links == LINKS_FOLLOW, &length, &failure);
 	bool		good = fd >= 0 && import_open(session, import->options, name, fd, length, &failure);
 
 	if (!good)
@@ -124,7 +124,7 @@ verb_import(const Options *options)
 	if (session == NULL)
 		return EXIT_SETUP;
 	names_say_prefix(options);
-	walk_tree(dup(top), &list, output_failed);
+	walk_tree(top, options, &list, output_passed);
 	all = tree_import(session, options, top, &list);
 	session_end(session);
 	return output_end(all ? EXIT_DONE : EXIT_SETUP);

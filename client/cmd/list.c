@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "answer.h"
+#include "filter.h"
 #include "list.h"
 #include "reserved.h"
 #include "storage.h"
@@ -194,15 +195,30 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 	return take_rows(session, &asked, failure);
 }
 
+/* Where list_all() puts the files. */
+typedef struct Taken
+{
+	const Options *options;
+	FoundList  *list;
+} Taken;
+
+/* A ListEach. */
 static void
 add_to_list(void *arg, const Listed *file)
 {
-	walk_add(arg, file->name, file->length, &file->meta);
+	const Taken *taken = arg;
+	const char *path = file->name + strlen(taken->options->prefix);
+
+	if (!filter_excludes_file(taken->options->filter, path))
+		walk_add(taken->list, file->name, file->length, &file->meta);
 }
 
 bool
-list_all(Session *session, const char *pattern, const char *prefix,
+list_all(Session *session, const char *pattern, const Options *options,
 		 FoundList *list, Failure *failure)
 {
-	return list_each(session, pattern, prefix, false, false, add_to_list, list, failure);
+	Taken		taken = {options, list};
+
+	return list_each(session, pattern, options->prefix, false, false, add_to_list, &taken,
+					 failure);
 }

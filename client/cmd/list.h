@@ -35,8 +35,11 @@ typedef void (*ListEach) (void *arg, const Listed *file);
 extern bool list_each(Session *session, const char *pattern, const char *prefix, bool stored,
 					  bool hash, ListEach each, void *arg, Failure *failure);
 
-/* Add them all to a list, whose paths are the names. */
-extern bool list_all(Session *session, const char *pattern, const char *prefix,
+/*
+ * Add those that the options take, by --prefix and patterns, to a list, whose paths are the
+ * names.
+ */
+extern bool list_all(Session *session, const char *pattern, const Options *options,
 					 FoundList *list, Failure *failure);
 
 #endif							/* SECUREFILE_LIST_H */

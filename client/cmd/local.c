@@ -18,6 +18,7 @@
 
 #include "local.h"
 #include "sparse.h"
+#include "utf8.h"
 
 /*
  * After a system call that failed: may it be tried again?  Another program may have made
@@ -119,25 +120,12 @@ find_length(int fd, const struct stat *st)
 	return lseek(fd, 0, SEEK_SET) == 0 ? length : -1;
 }
 
-int
-local_open_file(int directory, const char *path, int64_t *length, Failure *failure)
+/* The open file if it is a regular one; else it is closed. */
+static int
+take_regular(int fd, int64_t *length, Failure *failure)
 {
 	struct stat st;
-	int			fd;
 
-	/* O_NONBLOCK: the open of a pipe would wait for its writer */
-	fd = openat(directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-	{
-		int			saved = errno;
-
-		if (errno == ELOOP)
-			failure_say(failure, "a symbolic link, not a regular file");
-		else
-			failure_errno(failure, "could not open the file");
-		errno = saved;
-		return -1;
-	}
 	if (fstat(fd, &st) != 0)
 		failure_errno(failure, "could not look at the file");
 	else if (!S_ISREG(st.st_mode))
@@ -149,6 +137,46 @@ local_open_file(int directory, const char *path, int64_t *length, Failure *failu
 	close(fd);
 	errno = EISDIR;
 	return -1;
+}
+
+int
+local_open_file(int directory, const char *path, int64_t *length, Failure *failure)
+{
+	/* O_NONBLOCK: the open of a pipe would wait for its writer */
+	int			fd = openat(directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int			saved = errno;
+
+	if (fd >= 0)
+		return take_regular(fd, length, failure);
+	if (errno == ELOOP)
+		failure_say(failure, "a symbolic link, not a regular file");
+	else
+		failure_errno(failure, "could not open the file");
+	errno = saved;
+	return -1;
+}
+
+int
+local_open_below(int top, const char *path, bool follow, int64_t *length, Failure *failure)
+{
+	const char *last;
+	int			directory;
+	int			fd;
+	int			saved;
+
+	if (follow)
+	{
+		fd = local_follow(top, path, O_RDONLY | O_NONBLOCK, failure);
+		return fd < 0 ? fd : take_regular(fd, length, failure);
+	}
+	directory = local_open_parent(top, path, false, &last, failure);
+	if (directory < 0)
+		return -1;
+	fd = local_open_file(directory, last, length, failure);
+	saved = errno;
+	close(directory);
+	errno = saved;
+	return fd;
 }
 
 int
@@ -198,6 +226,14 @@ local_check_path(const char *path, Failure *failure)
 			return true;
 		part += length + 1;
 	}
+}
+
+bool
+local_check_name(const char *name, bool utf8, Failure *failure)
+{
+	if (utf8 && !utf8_valid(name))
+		return failure_say(failure, "the name is not valid UTF-8");
+	return local_check_path(name, failure);
 }
 
 /* Open a directory in a directory; make: create it if it is not there. */

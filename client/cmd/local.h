@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "failure.h"
+#include "options.h"
 
 /* What a file is besides its bytes. */
 typedef struct Meta
@@ -42,8 +43,11 @@ typedef struct FoundList
 	int64_t		bytes;			/* sum of the lengths */
 } FoundList;
 
-/* Called for each entry of a tree that is no regular file, and no directory that can be read. */
-typedef void (*WalkFailed) (const char *path, const Failure *failure);
+/*
+ * Called for each entry of a tree that cannot be looked at or walked; with a null failure for one
+ * that is skipped, a link or a special file.
+ */
+typedef void (*WalkPassed) (const char *path, const Failure *failure);
 
 /* Read size bytes, fewer only at the end; waits if fd is non-blocking.  -1 with errno set. */
 extern int64_t local_read(int fd, void *buffer, size_t size);
@@ -64,6 +68,13 @@ extern bool local_hash(int fd, uint64_t *hash, Failure *failure);
  */
 extern int	local_open_file(int directory, const char *path, int64_t *length, Failure *failure);
 
+/*
+ * The same of a file anywhere below the top of a tree, from which no link leads away.  Links are
+ * followed if follow is true, as long as they stay below the top.
+ */
+extern int	local_open_below(int top, const char *path, bool follow, int64_t *length,
+							 Failure *failure);
+
 /* Open the top directory of a tree; links are followed, because the user named it.  -1: failure. */
 extern int	local_open_top(const char *path, Failure *failure);
 
@@ -79,6 +90,9 @@ extern int	local_open_above(const char *path, const char **last, Failure *failur
  */
 extern bool local_check_path(const char *path, Failure *failure);
 
+/* Can export write a stored file of that name?  utf8: names are in that encoding. */
+extern bool local_check_name(const char *name, bool utf8, Failure *failure);
+
 /*
  * Open the directory that holds the last part of a path below top, through no symbolic
  * link; *last points to that part.  Missing directories are made if make is true.  -1 with
@@ -87,10 +101,21 @@ extern bool local_check_path(const char *path, Failure *failure);
 extern int	local_open_parent(int top, const char *path, bool make, const char **last,
 							  Failure *failure);
 
+/* ---- follow.c ---- */
+
+/*
+ * Open what a path below the top leads to with these flags, through links that stay below the
+ * top.  -1 after a failure, as when one leads out of the tree.
+ */
+extern int	local_follow(int top, const char *path, int flags, Failure *failure);
+
 /* ---- walk.c ---- */
 
-/* Add all regular files below a directory to a list; the descriptor is closed. */
-extern void walk_tree(int top, FoundList *list, WalkFailed failed);
+/*
+ * Add the regular files below a directory, which stays open, to a list: all but those that the
+ * options leave out, whose directories are not walked.
+ */
+extern void walk_tree(int top, const Options *options, FoundList *list, WalkPassed passed);
 
 /* Add one file to a list; path and link are copied. */
 extern void walk_add(FoundList *list, const char *path, int64_t length, const Meta *meta);

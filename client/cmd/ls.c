@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "filter.h"
 #include "list.h"
 #include "output.h"
 #include "storage.h"
@@ -16,6 +17,7 @@ typedef struct Show
 	bool		json;
 	bool		stored;			/* bytes and ratio, too */
 	bool		hash;
+	const Filter *filter;
 } Show;
 
 static void
@@ -55,6 +57,8 @@ show_file(void *arg, const Listed *file)
 {
 	const Show *show = arg;
 
+	if (filter_excludes_file(show->filter, file->name))
+		return;
 	(show->json ? show_json : show_text) (show, file);
 }
 
@@ -64,7 +68,7 @@ verb_ls(const Options *options)
 	Target		target;
 	Session    *session = session_first(options, &target);
 	Failure		failure;
-	Show		show = {.json = options->json, .hash = options->hash};
+	Show		show = {.json = options->json, .hash = options->hash, .filter = options->filter};
 	bool		good;
 
 	if (session == NULL)

@@ -17,19 +17,20 @@ names_each(const Options *options, NameWork work)
 	Session    *session = session_first(options, &target);
 	Failure		failure;
 	int			status = EXIT_DONE;
+	int			done;
 
 	if (session == NULL)
 		return EXIT_SETUP;
-	for (int i = 0; i < options->nargs && !session->lost; i++)
+	for (done = 0; done < options->nargs && !session->lost && !output_stopped(); done++)
 	{
-		if (work(session, options, options->args[i], &failure))
+		if (work(session, options, options->args[done], &failure))
 			continue;
-		output_failed(options->args[i], &failure);
+		output_failed(options->args[done], &failure);
 		status = EXIT_SOME;
 		if (!session_recover(session, &failure))
 			output_message(&failure);
 	}
-	if (session->lost)
+	if (session->lost || done < options->nargs)
 		status = EXIT_SETUP;
 	session_end(session);
 	return status;

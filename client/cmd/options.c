@@ -18,6 +18,7 @@
 
 #include <pgsecurefile.h>
 
+#include "filter.h"
 #include "help.h"
 #include "output.h"
 #include "reserved.h"
@@ -38,7 +39,16 @@ enum
 	KEY_AGAINST,
 	KEY_HASH,
 	KEY_JSON,
-	KEY_APPEND
+	KEY_APPEND,
+	KEY_INCLUDE,
+	KEY_EXCLUDE,
+	KEY_EXCLUDE_FROM,
+	KEY_LINKS,
+	KEY_TO_TABLE,
+	KEY_TO_TREE,
+	KEY_DELETE,
+	KEY_FORCE,
+	KEY_MAX_DELETE
 };
 
 /* headings of --help */
@@ -73,23 +83,35 @@ typedef struct OptionRow
 static const OptionRow option_rows[] = {
 	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT,
 		{"replace", KEY_REPLACE, NULL, 0, "Replace what exists already", GROUP_WORK}, FLAG(replace)},
-	{VERB_PUT | VERB_IMPORT,
+	{VERB_PUT | VERB_IMPORT | VERB_SYNC,
 		{"set", KEY_SET, "COLUMN=VALUE", 0,
 			"Value of another column of the row; may be repeated", GROUP_WORK}, BY_FUNCTION},
-	{VERB_PUT | VERB_IMPORT,
+	{VERB_PUT | VERB_IMPORT | VERB_SYNC,
 		{"set-null", KEY_SET_NULL, "COLUMN", 0,
 			"Make another column of the row null; may be repeated", GROUP_WORK}, BY_FUNCTION},
-	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
+	{VERB_TREES,
 		{"prefix", KEY_PREFIX, "TEXT", 0,
 			"Prefix of the names, usually \"dir/\": import adds it, export and verify remove it",
 			GROUP_WORK}, TEXT(prefix)},
-	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
+	{VERB_TREES,
 		{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
-	{VERB_IMPORT | VERB_EXPORT,
+	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC,
 		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
 		{"against", KEY_AGAINST, "DIR", 0,
 			"Compare with the files below DIR", GROUP_WORK}, TEXT(against)},
+	{VERB_TREES | VERB_LS,
+		{"exclude", KEY_EXCLUDE, "PATTERN", 0,
+			"Leave out files and directories, as a line of .gitignore does; may be repeated", GROUP_WORK}, BY_FUNCTION},
+	{VERB_TREES | VERB_LS,
+		{"include", KEY_INCLUDE, "PATTERN", 0,
+			"Take them nevertheless; the last pattern that matches decides", GROUP_WORK}, BY_FUNCTION},
+	{VERB_TREES | VERB_LS,
+		{"exclude-from", KEY_EXCLUDE_FROM, "FILE", 0,
+			"Patterns from a file, written as .gitignore", GROUP_WORK}, BY_FUNCTION},
+	{VERB_IMPORT | VERB_VERIFY | VERB_SYNC,
+		{"links", KEY_LINKS, "HOW", 0,
+			"Symbolic links: skip (the default), follow, keep or error", GROUP_WORK}, BY_FUNCTION},
 	{VERB_LS,
 		{"long", 'l', NULL, 0,
 			"Show how many bytes are stored, and the ratio", GROUP_WORK}, FLAG(details)},
@@ -245,6 +267,31 @@ refuse_bare_h(struct argp_state *state)
 			   "help: --help");
 }
 
+static LinkMode
+parse_links(const char *text, struct argp_state *state)
+{
+	static const char *const names[] = {
+		[LINKS_SKIP] = "skip",[LINKS_FOLLOW] = "follow",[LINKS_KEEP] = "keep",
+		[LINKS_ERROR] = "error"
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(text, names[i]) == 0)
+			return (LinkMode) i;
+	argp_error(state, "--links wants skip, follow, keep or error, not \"%s\"",
+			   output_quoted(text));
+	return LINKS_SKIP;
+}
+
+static void
+add_filter_file(Options *options, const char *path, struct argp_state *state)
+{
+	Failure		failure;
+
+	if (!filter_add_file(&options->filter, path, &failure))
+		argp_error(state, "--exclude-from: %s", failure.text);
+}
+
 /* The verb of that name; an error of usage if there is none. */
 static const Verb *
 find_verb(const char *name, struct argp_state *state)
@@ -297,6 +344,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "--json and the file cannot both go to standard output");
 	if (verb->bit == VERB_CAT && options->json)
 		argp_error(state, "--json and the file cannot both go to standard output");
+	if (options->links == LINKS_KEEP)
+		argp_error(state, "--links=keep needs --meta");
 	if (verb->bit == VERB_KEY && strcmp(options->args[0], "generate") != 0)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
 	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
@@ -398,6 +447,16 @@ parse_option(int key, char *arg, struct argp_state *state)
 		case 'j':
 			options->jobs = parse_jobs(arg, state);
 			break;
+		case KEY_EXCLUDE:
+		case KEY_INCLUDE:
+			filter_add(&options->filter, arg, key == KEY_INCLUDE);
+			break;
+		case KEY_EXCLUDE_FROM:
+			add_filter_file(options, arg, state);
+			break;
+		case KEY_LINKS:
+			options->links = parse_links(arg, state);
+			break;
 		case ARGP_KEY_ARG:
 
 			/*
@@ -437,6 +496,7 @@ options_parse(int argc, char **argv, Options *options)
 	memset(options, 0, sizeof(*options));
 	options->prefix = "";
 	options->jobs = DEFAULT_JOBS;
+	options->max_delete = -1;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&before, argc, argv, ARGP_IN_ORDER, NULL, &parse);
 

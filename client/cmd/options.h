@@ -9,6 +9,7 @@
 #define SECUREFILE_OPTIONS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* exit statuses; after a signal it is 128 and the signal's number, as in a shell */
 #define EXIT_DONE		0
@@ -22,6 +23,16 @@ typedef enum PasswordMode
 	PASSWORD_ALWAYS,
 	PASSWORD_NEVER
 } PasswordMode;
+
+/* What is done with symbolic links and special files of a tree. */
+typedef enum LinkMode
+{
+	LINKS_SKIP,					/* counted, and not a failure */
+	LINKS_FOLLOW,				/* links to files and directories of the tree
+								 * are followed */
+	LINKS_KEEP,					/* links are stored as links */
+	LINKS_ERROR					/* each is a failure */
+} LinkMode;
 
 /* --set column=value, --set-null column */
 typedef struct Assignment
@@ -55,6 +66,13 @@ typedef struct Options
 	int			jobs;
 	const char *prefix;			/* never null */
 	const char *against;
+	struct Filter *filter;		/* null: all files */
+	LinkMode	links;
+	bool		to_table;
+	bool		to_tree;
+	bool		delete;
+	bool		force;
+	int64_t		max_delete;		/* -1: any number */
 
 	/* output */
 	bool		quiet;
@@ -76,8 +94,10 @@ typedef struct Options
 #define VERB_EXPORT		0x080
 #define VERB_VERIFY		0x100
 #define VERB_KEY		0x200
-#define VERB_FILES		0x1ff	/* those that work on files in a table */
-#define VERB_ALL		0x3ff
+#define VERB_SYNC		0x1000
+#define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
+#define VERB_FILES		0x11ff	/* those that work on files in a table */
+#define VERB_ALL		0x13ff
 
 typedef struct Verb
 {

@@ -27,6 +27,7 @@ static const char *const action_names[] = {
 	[ACTION_SAME] = "same",
 	[ACTION_SOUND] = "sound",
 	[ACTION_REMOVED] = "removed",
+	[ACTION_SKIPPED] = "skipped",
 	[ACTION_FAILED] = "failed",
 };
 
@@ -40,6 +41,7 @@ static struct
 	struct timespec start;
 	int64_t		counts[NUM_ACTIONS];
 	int64_t		bytes;			/* of files put, replaced, got or verified */
+	bool		stopped;		/* by a failure that holds for all files */
 }			told;
 
 void
@@ -172,16 +174,26 @@ count(Action action, int64_t bytes)
 	output_unlock();
 }
 
+/* What stays as it is has no line, unless the user wants one for each file. */
+static bool
+is_change(Action action)
+{
+	return action != ACTION_SKIPPED && (action != ACTION_SAME || told.verb->bit == VERB_VERIFY);
+}
+
 void
 output_file(const char *name, Action action, int64_t bytes)
 {
 	const Options *options = told.options;
+	bool		shown = options->verbose || is_change(action);
 
 	count(action, bytes);
+	if (!shown)
+		return;
 	if (options->json)
 		output_record(json_pack("{s:o, s:s, s:I}", "name", output_json_name(name),
 								"action", action_names[action], "length", (json_int_t) bytes));
-	else if (options->verbose || options->dry_run)
+	else if (options->verbose || options->dry_run || told.verb->bit == VERB_SYNC)
 		output_line("%s %s", action_names[action], output_quoted(name));
 }
 
@@ -190,13 +202,46 @@ output_failed(const char *name, const Failure *failure)
 {
 	count(ACTION_FAILED, 0);
 	output_lock();
-	say("securefile: %s: %s", output_quoted(name), failure->text);
+	if (!failure->systemic || !told.stopped)
+		say("securefile: %s: %s", output_quoted(name), failure->text);
+	told.stopped = told.stopped || failure->systemic;
 	output_unlock();
 	if (told.options->json)
 		output_record(json_pack("{s:o, s:s, s:o, s:o}", "name", output_json_name(name),
 								"action", action_names[ACTION_FAILED],
 								"message", output_json_name(failure->text),
 								"sqlstate", output_json_name(failure->sqlstate)));
+}
+
+bool
+output_stopped(void)
+{
+	bool		stopped;
+
+	output_lock();
+	stopped = told.stopped;
+	output_unlock();
+	return stopped;
+}
+
+int64_t
+output_failures(void)
+{
+	int64_t		failures;
+
+	output_lock();
+	failures = told.counts[ACTION_FAILED];
+	output_unlock();
+	return failures;
+}
+
+void
+output_passed(const char *path, const Failure *failure)
+{
+	if (failure == NULL)
+		output_file(path, ACTION_SKIPPED, 0);
+	else
+		output_failed(path, failure);
 }
 
 static double

@@ -26,6 +26,7 @@ typedef enum Action
 	ACTION_SAME,
 	ACTION_SOUND,
 	ACTION_REMOVED,
+	ACTION_SKIPPED,
 	ACTION_FAILED,
 	NUM_ACTIONS
 } Action;
@@ -38,8 +39,23 @@ extern void output_begin(const Options *options, const Verb *verb);
 /* A file is done: count it, and print its line if the user wants one. */
 extern void output_file(const char *name, Action action, int64_t bytes);
 
-/* A file failed: count it and print the reason. */
+/*
+ * A file failed: count it and print the reason.  A reason that holds for all files is printed
+ * once, and the run stops.
+ */
 extern void output_failed(const char *name, const Failure *failure);
+
+/* Has a file failed for a reason that holds for all files? */
+extern bool output_stopped(void);
+
+/* Files that have failed so far. */
+extern int64_t output_failures(void);
+
+/*
+ * A WalkPassed: a path of a tree that failed, or with a null failure a link or special file that
+ * is skipped.
+ */
+extern void output_passed(const char *path, const Failure *failure);
 
 /* Print an object on a line of its own, and free it. */
 extern void output_record(json_t *record);

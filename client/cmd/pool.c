@@ -4,7 +4,7 @@
  *	  Threads that take one file after the other from lists.
  *
  * A lost connection is made again once.  If that fails, its thread ends, and the other
- * threads do the rest.
+ * threads do the rest.  A failure that would come for each other file ends them all.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,6 +34,7 @@ typedef struct Pool
 	Queue	   *queues;
 	int			nqueues;
 	atomic_size_t begun;		/* files */
+	atomic_int	lost;			/* connections; the user is told of one */
 } Pool;
 
 typedef struct Worker
@@ -103,14 +104,15 @@ work_off(Pool *pool, int queue, Session *session)
 	Failure		failure;
 	size_t		number;
 
-	while (!session->lost && take(pool, queue, &number))
+	while (!session->lost && !output_stopped() && take(pool, queue, &number))
 	{
 		bool		good;
 
 		session->shard = queues_shard(pool->files, number);
 		good = pool->work(session, pool->arg, number);
 		progress_file();
-		if (!good && !session_recover(session, &failure))
+		if (!good && !session_recover(session, &failure) &&
+			atomic_fetch_add(&pool->lost, 1) == 0)
 			output_message(&failure);
 	}
 	session->shard = NULL;
@@ -146,7 +148,7 @@ bool
 pool_run(const Options *options, const Target *target, Session *first,
 		 size_t count, const Queues *queues, PoolWork work, void *arg)
 {
-	Pool		pool = {options, target, count, work, arg, queues, NULL, 0, 0};
+	Pool		pool = {options, target, count, work, arg, queues, NULL, 0, 0, 0};
 	size_t		jobs = (size_t) options->jobs < count ? (size_t) options->jobs : count;
 	Worker	   *workers = calloc(jobs + 1, sizeof(Worker));
 	size_t		begun;
@@ -169,7 +171,8 @@ pool_run(const Options *options, const Target *target, Session *first,
 	free_queues(&pool);
 	if (atomic_load(&pool.begun) >= count)
 		return true;
-	failure_say(&failure, "no connection is left: %zu of %zu files were not begun",
+	failure_say(&failure, "%s: %zu of %zu files were not begun",
+				output_stopped() ? "stopped, since no file can be done" : "no connection is left",
 				count - atomic_load(&pool.begun), count);
 	output_message(&failure);
 	return false;

@@ -23,8 +23,8 @@ typedef bool (*PoolWork) (Session *session, void *arg, size_t number);
 /*
  * Do all files, over as many connections as --jobs says; first is one of them, or NULL if
  * it has other work.  queues NULL: one.  Of several each connection has one, and helps with
- * the others when that is done.  False if no connection was left for some of the files, which
- * the user has been told.
+ * the others when that is done.  False if some of the files were not begun, because no connection
+ * was left or no file can be done; the user has been told.
  */
 extern bool pool_run(const Options *options, const Target *target, Session *first,
 					 size_t count, const Queues *queues, PoolWork work, void *arg);

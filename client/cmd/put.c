@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "local.h"
 #include "output.h"
 #include "transfer.h"
 #include "verbs.h"
@@ -42,7 +43,8 @@ put_one(Session *session, const Options *options, const char *name, int fd,
 	struct stat st;
 	Stored		stored;
 
-	if (!transfer_look(session, name, &stored, failure))
+	if (!local_check_name(name, session->target->names_are_utf8, failure) ||
+		!transfer_look(session, name, &stored, failure))
 		return false;
 	if (stored.file && !options->replace)
 		return failure_say(failure,

@@ -96,19 +96,14 @@ compare_one(Session *session, const Verify *verify, const char *name, const char
 			int64_t stored_length, Failure *failure)
 {
 	Stored		stored = {true, true, stored_length};
-	const char *last;
 	int64_t		length;
 	bool		same = false;
-	int			directory;
 	int			fd;
 
 	if (!local_check_path(path, failure))
 		return false;
-	directory = local_open_parent(verify->top, path, false, &last, failure);
-	if (directory < 0)
-		return false;
-	fd = local_open_file(directory, last, &length, failure);
-	close(directory);
+	fd = local_open_below(verify->top, path, verify->options->links == LINKS_FOLLOW, &length,
+						  failure);
 	if (fd < 0)
 		return false;
 	if (transfer_same(session, name, &stored, fd, length, &same, failure) && !same)
@@ -167,7 +162,7 @@ find_missing(const Verify *verify)
 	Failure		failure;
 
 	failure_say(&failure, "is not stored");
-	walk_tree(dup(verify->top), &local, output_failed);
+	walk_tree(verify->top, verify->options, &local, output_passed);
 	stored.files = malloc((stored.count + 1) * sizeof(Found));
 	if (stored.files == NULL)
 		abort();
@@ -196,7 +191,7 @@ make_list(Session *session, Verify *verify, Failure *failure)
 		walk_add(&verify->list, options->args[i], -1, &meta_unknown);
 	if (options->nargs > 0 || verify->top < 0)
 		return true;
-	if (!list_all(session, NULL, options->prefix, &verify->list, failure))
+	if (!list_all(session, NULL, options, &verify->list, failure))
 		return false;
 	find_missing(verify);
 	return true;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * walk.c
- *	  All regular files of a tree, in the order of their names.
+ *	  The regular files of a tree, in the order of their names.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "filter.h"
 #include "local.h"
 #include "sum.h"
 #include "text.h"
@@ -88,64 +89,150 @@ read_names(int directory, size_t *count, int *error)
 	return names;
 }
 
-static void walk_below(int directory, const char *path, FoundList *list, WalkFailed failed);
+/* A directory that is being walked, and those above it. */
+typedef struct Level
+{
+	int			fd;
+	dev_t		device;
+	ino_t		inode;
+	const struct Level *above;
+} Level;
 
-/* A name in a directory: a file to take, a directory to walk, or a failure. */
+typedef struct Walk
+{
+	int			top;
+	const Options *options;
+	FoundList  *list;
+	WalkPassed	passed;
+} Walk;
+
+static void walk_below(const Walk *walk, int directory, const char *path, const Level *above);
+
 static void
-walk_one(int directory, const char *name, const char *path, FoundList *list, WalkFailed failed)
+take_file(const Walk *walk, const char *path, const struct stat *st)
+{
+	Meta		meta = meta_of(st);
+
+	walk_add(walk->list, path, st->st_size, &meta);
+}
+
+/* Does a followed link lead to a directory that it is in? */
+static bool
+is_loop(const Level *level, const struct stat *st)
+{
+	for (; level != NULL; level = level->above)
+		if (level->device == st->st_dev && level->inode == st->st_ino)
+			return true;
+	return false;
+}
+
+/* Take what a link leads to, which has been opened to look at it. */
+static bool
+take_target(const Walk *walk, const Level *level, int target, const char *path, Failure *failure)
 {
 	struct stat st;
-	Meta		meta;
-	Failure		failure;
 	int			below;
 
-	if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-		failure_errno(&failure, "could not look at it");
-	else if (S_ISREG(st.st_mode))
+	if (fstat(target, &st) != 0)
+		return failure_errno(failure, "could not look at it");
+	if (S_ISREG(st.st_mode) && !filter_excludes(walk->options->filter, path, false))
+		take_file(walk, path, &st);
+	else if (S_ISDIR(st.st_mode) && !filter_excludes(walk->options->filter, path, true))
 	{
-		meta = meta_of(&st);
-		walk_add(list, path, st.st_size, &meta);
-		return;
+		if (is_loop(level, &st))
+			return failure_say(failure, "a link to a directory that it is in: it is not followed");
+		below = openat(target, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (below < 0)
+			return failure_errno(failure, "could not open the directory");
+		walk_below(walk, below, path, level);
 	}
-	else if (S_ISLNK(st.st_mode))
-		failure_say(&failure, "a symbolic link, not a regular file");
-	else if (!S_ISDIR(st.st_mode))
-		failure_say(&failure, "not a regular file");
+	else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		walk->passed(path, NULL);
+	return true;
+}
+
+/* A symbolic link that no pattern leaves out. */
+static bool
+walk_link(const Walk *walk, const Level *level, const char *path, Failure *failure)
+{
+	int			target;
+	bool		good;
+
+	if (walk->options->links == LINKS_ERROR)
+		return failure_say(failure, "a symbolic link, not a regular file");
+	if (walk->options->links != LINKS_FOLLOW)
+	{
+		walk->passed(path, NULL);
+		return true;
+	}
+	target = local_follow(walk->top, path, O_PATH, failure);
+	if (target < 0)
+		return false;
+	good = take_target(walk, level, target, path, failure);
+	close(target);
+	return good;
+}
+
+/* A name in a directory: a file to take, a directory to walk, something to skip, or a failure. */
+static bool
+walk_one(const Walk *walk, const Level *level, const char *name, const char *path, Failure *failure)
+{
+	struct stat st;
+	int			below;
+
+	if (fstatat(level->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		return failure_errno(failure, "could not look at it");
+	if (filter_excludes(walk->options->filter, path, S_ISDIR(st.st_mode)))
+		return true;
+	if (S_ISLNK(st.st_mode))
+		return walk_link(walk, level, path, failure);
+	if (S_ISREG(st.st_mode))
+		take_file(walk, path, &st);
+	else if (S_ISDIR(st.st_mode))
+	{
+		below = openat(level->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (below < 0)
+			return failure_errno(failure, "could not open the directory");
+		walk_below(walk, below, path, level);
+	}
+	else if (walk->options->links == LINKS_ERROR)
+		return failure_say(failure, "not a regular file");
 	else
-	{
-		below = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (below >= 0)
-		{
-			walk_below(below, path, list, failed);
-			return;
-		}
-		failure_errno(&failure, "could not open the directory");
-	}
-	failed(path, &failure);
+		walk->passed(path, NULL);
+	return true;
 }
 
 /* Walk an open directory, and close it; path is its path, null at the top. */
 static void
-walk_below(int directory, const char *path, FoundList *list, WalkFailed failed)
+walk_below(const Walk *walk, int directory, const char *path, const Level *above)
 {
+	Level		level = {.fd = directory, .above = above};
+	struct stat st;
 	size_t		count;
 	int			error;
 	char	  **names = read_names(directory, &count, &error);
+	Failure		failure;
 
+	if (error == 0 && fstat(directory, &st) != 0)
+		error = errno;
 	if (error != 0)
 	{
-		Failure		failure;
-
 		errno = error;
 		failure_errno(&failure, "could not read the directory");
-		failed(path != NULL ? path : ".", &failure);
+		walk->passed(path != NULL ? path : ".", &failure);
+	}
+	else
+	{
+		level.device = st.st_dev;
+		level.inode = st.st_ino;
 	}
 	for (size_t i = 0; i < count; i++)
 	{
 		char	   *below = text_make("%s%s%s", path != NULL ? path : "", path != NULL ? "/" : "",
 									  names[i]);
 
-		walk_one(directory, names[i], below, list, failed);
+		if (!walk_one(walk, &level, names[i], below, &failure))
+			walk->passed(below, &failure);
 		free(below);
 		free(names[i]);
 	}
@@ -154,7 +241,9 @@ walk_below(int directory, const char *path, FoundList *list, WalkFailed failed)
 }
 
 void
-walk_tree(int top, FoundList *list, WalkFailed failed)
+walk_tree(int top, const Options *options, FoundList *list, WalkPassed passed)
 {
-	walk_below(top, NULL, list, failed);
+	Walk		walk = {top, options, list, passed};
+
+	walk_below(&walk, dup(top), NULL, NULL);
 }

@@ -207,7 +207,7 @@ ends(0, qr/^ +\d+  back\\\\slash\n$/, 'a pattern with a backslash', 'ls', '-t', 
 ends(0, qr/^ +\d+  100%\n$/, 'a pattern with %', 'ls', '-t', 'docs', '1*%');
 ends(0, qr/^ +\d+  st\*r\?\n$/, 'a pattern with escapes', 'ls', '-t', 'docs', 'st\\*r\\?');
 ends(0, qr/^$/, 'a pattern with _', 'ls', '-t', 'docs', 'under_scor_');
-ends(1, qr/0xff/, 'a name that is no text', \'x', 'put', '-t', 'docs', '-', "bad\xff");
+ends(1, qr/the name is not valid UTF-8/, 'a name that is no text', \'x', 'put', '-t', 'docs', '-', "bad\xff");
 ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', '--', @odd);
 
 # what a terminal takes for commands or ends of lines, in names and in messages

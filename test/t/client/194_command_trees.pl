@@ -122,7 +122,7 @@ symlink('nowhere', 'bad/dangling');
 symlink('.', 'bad/loop');
 mkfifo('bad/pipe', 0600);
 chmod 0, 'bad/unreadable', 'bad/shut';
-($out, $err) = sums_up(1, 'put=1 failed=7', 'import of what cannot be stored', 'import', '--prefix', 'bad/', 'bad');
+($out, $err) = sums_up(1, 'put=1 failed=7', 'import of what cannot be stored', 'import', '--links=error', '--prefix', 'bad/', 'bad');
 like($err, qr/^securefile: (bad\/)?$_->[0]: $_->[1]/m, "$_->[0]: $_->[1]")
   for (['link', 'a symbolic link'], ['dangling', 'a symbolic link'], ['loop', 'a symbolic link'], ['pipe', 'not a regular file'],
 	['unreadable', 'could not open the file: Permission denied'],
@@ -134,7 +134,7 @@ is_deeply([ map { $_->{name} } grep { $_->{name} =~ /text/ } grep { $_->{action}
 {
 	local $ENV{PGCLIENTENCODING} = 'LATIN1';
 	unlink 'bad/shut/in', 'bad/good';
-	sums_up(1, 'put=1 failed=5', 'in an encoding that has that name', 'import', '--prefix', 'latin/', 'bad');
+	sums_up(1, 'put=1 failed=5', 'in an encoding that has that name', 'import', '--links=error', '--prefix', 'latin/', 'bad');
 	ends(0, qr/got/, 'and back', 'export', '-t', 'docs', '--prefix', 'latin/', 'latin');
 	holds("latin/no\xfftext", "no\xfftext", 'as it was');
 }
