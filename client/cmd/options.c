@@ -406,6 +406,28 @@ take_verb(Parse *parse, const char *name, struct argp_state *state)
 	state->next = state->argc;
 }
 
+/* The options of trees that are handled by a function; false if it is none of them. */
+static bool
+parse_tree_option(Options *options, int key, char *arg, struct argp_state *state)
+{
+	switch (key)
+	{
+		case KEY_EXCLUDE:
+		case KEY_INCLUDE:
+			filter_add(&options->filter, arg, key == KEY_INCLUDE);
+			break;
+		case KEY_EXCLUDE_FROM:
+			add_filter_file(options, arg, state);
+			break;
+		case KEY_LINKS:
+			options->links = parse_links(arg, state);
+			break;
+		default:
+			return false;
+	}
+	return true;
+}
+
 /* argp calls this for each option, and with its own keys for arguments and the end. */
 static error_t
 parse_option(int key, char *arg, struct argp_state *state)
@@ -417,7 +439,7 @@ parse_option(int key, char *arg, struct argp_state *state)
 		note_before(parse, key);
 	if (key == 'h' && arg[0] == '-')
 		refuse_bare_h(state);
-	if (set_field(options, key, arg))
+	if (set_field(options, key, arg) || parse_tree_option(options, key, arg, state))
 		return 0;
 	switch (key)
 	{
@@ -446,16 +468,6 @@ parse_option(int key, char *arg, struct argp_state *state)
 			break;
 		case 'j':
 			options->jobs = parse_jobs(arg, state);
-			break;
-		case KEY_EXCLUDE:
-		case KEY_INCLUDE:
-			filter_add(&options->filter, arg, key == KEY_INCLUDE);
-			break;
-		case KEY_EXCLUDE_FROM:
-			add_filter_file(options, arg, state);
-			break;
-		case KEY_LINKS:
-			options->links = parse_links(arg, state);
 			break;
 		case ARGP_KEY_ARG:
 
