@@ -407,7 +407,19 @@ CREATE FUNCTION securefile_storage(
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_storage(securefile)
-	IS 'how a file is stored: form (inline, stored, edited), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none; hashed: its SHA-256 is kept with it';
+	IS 'how a file is stored: form (inline, stored, edited, unfilled), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none; hashed: its SHA-256 is kept with it';
+
+-- Values that pg_dump leaves out, or cannot write.
+
+CREATE FUNCTION securefile_unfilled(document securefile) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_unfilled(securefile)
+	IS 'true for a file that a dump has left out and that was not restored yet: its length is known, and reading it is an error';
+
+CREATE FUNCTION securefile_unfilled_digest(document securefile) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_unfilled_digest(securefile)
+	IS 'SHA-256 that a file had which a dump has left out, if the dump had it; null if not, and for every other file';
 
 -- Fault points, for tests; every function refuses in a build without them.
 
@@ -804,6 +816,41 @@ WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::pg_catalog."char"[]);
 COMMENT ON VIEW securefile_columns
 	IS 'securefile columns of this database: options, segment, tablespace, data files, sizes in bytes; plain_bytes and ratio are estimates as of the last ANALYZE';
 GRANT SELECT ON securefile_columns TO PUBLIC;
+
+-- Behind securefile_oversize(), for one column.
+CREATE FUNCTION securefile_column_oversize(
+	table_oid oid,
+	attnum smallint,
+	limit_bytes bigint,
+	OUT oversize bigint,
+	OUT largest bigint,
+	OUT unfilled bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_column_oversize(oid, smallint, bigint)
+	IS 'securefile_oversize() for one column, given by table OID and column number; null where the caller may not read it';
+
+CREATE FUNCTION securefile_oversize(
+	limit_bytes bigint DEFAULT NULL,
+	OUT schemaname name,
+	OUT relname name,
+	OUT attname name,
+	OUT relid oid,
+	OUT oversize bigint,
+	OUT largest bigint,
+	OUT unfilled bigint
+) RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT c.schemaname, c.relname, c.attname, c.relid, o.oversize, o.largest, o.unfilled
+	FROM securefile_column_tables c
+		CROSS JOIN LATERAL securefile_column_oversize(c.relid, c.attnum, limit_bytes) o
+	WHERE c.relkind OPERATOR(pg_catalog.=) 'r'
+		AND o.oversize OPERATOR(pg_catalog.+) o.unfilled OPERATOR(pg_catalog.>) 0
+	ORDER BY c.schemaname, c.relname, c.attname;
+END;
+COMMENT ON FUNCTION securefile_oversize(bigint)
+	IS 'columns with files that pg_dump cannot write: how many are longer than limit_bytes (null: securefile.dump_oversize_limit), the length of the largest in bytes, and how many were left out by a dump and not restored; over all tables that the caller may read';
 
 CREATE FUNCTION securefile_monitor_state(
 	OUT state text,

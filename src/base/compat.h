@@ -85,6 +85,11 @@ typedef RelFileNode SfStorage;
 #define sf_compat_bytea_in(text, context, result) \
 	(*(result) = DirectFunctionCall1(byteain, CStringGetDatum(text)), true)
 #endif
+#if PG_VERSION_NUM >= 160000
+#define sf_compat_input_error(context, ...)	errsave(context, (__VA_ARGS__))
+#else
+#define sf_compat_input_error(context, ...)	ereport(ERROR, (__VA_ARGS__))
+#endif
 
 /* 16 can do direct I/O, and then wants the buffer of smgrread() aligned */
 #if PG_VERSION_NUM >= 160000

@@ -76,7 +76,8 @@ typedef struct SfCheck
 	ReturnSetInfo *rsinfo;		/* findings go here */
 	uint64		nfindings;
 	uint64		nmendable;		/* of them, those about references of values
-								 * that are sound themselves */
+								 * that are sound themselves, and about rows
+								 * whose values were not restored */
 	SfFinding	newest;			/* the last one */
 	bool		lists_damaged;	/* pending and free pages need new lists: a
 								 * finding with action LISTS says so */

@@ -205,6 +205,18 @@ find_space(ValueWork *work, const SfLocator *loc)
 	return true;
 }
 
+/* The row has no bytes, and owns no space: nothing that is found out of others depends on it. */
+static void
+report_unfilled(SfCheck *check, const SfUnfilled *unfilled)
+{
+	SF_ASSERT(ItemPointerIsValid(&check->tid));
+	sfi_check_report(check, SF_FINDING_UNFILLED, &check->tid, 0, 0,
+					 "a dump has left out the " UINT64_FORMAT
+					 " bytes of the value: run \"securefile restore\", or store the value again",
+					 unfilled->length_bytes);
+	check->nmendable++;
+}
+
 /*
  * First step: find out the value's form and the space that it owns.  Locators and
  * compressed values are small, so larger ones, which are INLINE, are not even fetched.
@@ -215,11 +227,17 @@ read_map(void *arg)
 	ValueWork  *work = arg;
 	SfCheck    *check = work->check;
 	struct varlena *packed = sf_base_detoast_short(work->value, SF_IN_ROW_MAX + SF_SEALED_OVERHEAD);
+	SfUnfilled	unfilled;
 	SfLocator	loc;
 
 	if (packed == NULL)
 	{
 		count_key(check, 0);
+		return;
+	}
+	if (sf_read_unfilled(PointerGetDatum(packed), &unfilled))
+	{
+		report_unfilled(check, &unfilled);
 		return;
 	}
 	if (sf_read_is_in_row(packed) || sf_read_is_homed(packed))

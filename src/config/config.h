@@ -37,6 +37,12 @@ typedef enum SfDescribeAs
 	SF_DESCRIBE_AS_SECUREFILE,
 } SfDescribeAs;
 
+typedef enum SfDumpOversize
+{
+	SF_DUMP_OVERSIZE_ERROR,
+	SF_DUMP_OVERSIZE_MARKER,
+} SfDumpOversize;
+
 extern int	sf_io_method;		/* securefile.io_method, an SfIoMethod */
 extern bool sf_direct_io;		/* securefile.direct_io */
 extern int	sf_io_concurrency;	/* securefile.io_concurrency, requests */
@@ -48,6 +54,8 @@ extern int	sf_transaction_memory_kb;	/* securefile.transaction_memory */
 extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
 extern bool sf_monitor_enabled; /* securefile.monitor */
 extern int	sf_describe_as;		/* securefile.describe_as, an SfDescribeAs */
+extern int	sf_dump_oversize;	/* securefile.dump_oversize, an SfDumpOversize */
+extern int	sf_dump_oversize_limit_kb;	/* securefile.dump_oversize_limit */
 extern int	sf_max_columns;		/* securefile.max_columns: statistics slots */
 extern bool sf_keep_memory;		/* securefile.keep_memory */
 extern int	sf_kept_memory_total_kb;	/* securefile.kept_memory_total */
@@ -78,6 +86,9 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 /* Bytes of one gather buffer. */
 #define sf_write_gather_bytes()	((uint64_t) sf_write_gather_size_kb * 1024)
 #define sf_cached_write_bytes()	((uint64_t) sf_cached_write_size_kb * 1024)
+
+/* Longest value that securefile.dump_oversize leaves alone, in bytes. */
+#define sf_dump_oversize_limit_bytes()	((int64_t) sf_dump_oversize_limit_kb * 1024)
 
 /*
  * Column options: the type modifier.  -1 is "all defaults"; otherwise the low

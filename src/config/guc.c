@@ -35,6 +35,13 @@
 #define KEPT_DEFAULT_KB		(512 * 1024)
 #define KEPT_TIMEOUT_MS		10000
 
+/*
+ * The text of a row has at most 1 GB, twice the bytes of its values, so above 512 MB none
+ * can pass; the difference is for the other columns of the row
+ */
+#define DUMP_LIMIT_MAX_KB		(512 * 1024)
+#define DUMP_LIMIT_DEFAULT_KB	(511 * 1024)
+
 int			sf_io_method = SF_IO_METHOD_LIBAIO;
 bool		sf_direct_io = true;
 int			sf_io_concurrency = 8;
@@ -46,6 +53,8 @@ int			sf_transaction_memory_kb = TRANSACTION_DEFAULT_KB;
 int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
 int			sf_describe_as = SF_DESCRIBE_AS_BYTEA;
+int			sf_dump_oversize = SF_DUMP_OVERSIZE_ERROR;
+int			sf_dump_oversize_limit_kb = DUMP_LIMIT_DEFAULT_KB;
 int			sf_max_columns = 1024;
 bool		sf_keep_memory = true;
 int			sf_kept_memory_total_kb = KEPT_DEFAULT_KB;
@@ -69,6 +78,12 @@ StaticAssertDecl(lengthof(io_methods) == SF_IO_METHODS + 1, "a name for every me
 static const struct config_enum_entry describe_as[] = {
 	{"bytea", SF_DESCRIBE_AS_BYTEA, false},
 	{"securefile", SF_DESCRIBE_AS_SECUREFILE, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry dump_oversize[] = {
+	{"error", SF_DUMP_OVERSIZE_ERROR, false},
+	{"marker", SF_DUMP_OVERSIZE_MARKER, false},
 	{NULL, 0, false}
 };
 
@@ -97,6 +112,21 @@ check_cipher(int *newval, void **extra, GucSource source)
 	}
 #endif
 	return true;
+}
+
+/*
+ * A session that has asked for markers knows what they are.  An application has not asked, for
+ * which somebody has set them: it could take the text of a marker for a value.
+ */
+static bool
+check_dump_oversize(int *newval, void **extra, GucSource source)
+{
+	if (*newval == SF_DUMP_OVERSIZE_ERROR || source == PGC_S_CLIENT || source == PGC_S_OVERRIDE ||
+		source == PGC_S_INTERACTIVE || source == PGC_S_SESSION)
+		return true;
+	GUC_check_errmsg("\"securefile.dump_oversize\" cannot be set to \"marker\" for other sessions");
+	GUC_check_errhint("Set it for the session of a dump: PGOPTIONS=\"-c securefile.dump_oversize=marker\" pg_dump ..");
+	return false;
 }
 
 /* Gather buffers are whole allocation blocks. */
@@ -259,6 +289,17 @@ define_clients(void)
 							 "Drivers know bytea.  Values have the same form in any case.",
 							 &sf_describe_as, SF_DESCRIBE_AS_BYTEA, describe_as,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("securefile.dump_oversize",
+							 "What the text form of a value is that is too long for a dump.",
+							 "marker: a text that stands for the value until \"securefile restore\" fills the row.",
+							 &sf_dump_oversize, SF_DUMP_OVERSIZE_ERROR, dump_oversize,
+							 PGC_USERSET, 0, check_dump_oversize, NULL, NULL);
+	DefineCustomIntVariable("securefile.dump_oversize_limit",
+							"Length above which a value is too long for a dump.",
+							NULL,
+							&sf_dump_oversize_limit_kb, DUMP_LIMIT_DEFAULT_KB,
+							0, DUMP_LIMIT_MAX_KB,
+							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
 /* The server refuses to define such variables later than at start. */

@@ -61,8 +61,11 @@ bool
 sfi_ddl_is_plain(Datum value)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
+	SfUnfilled	unfilled;
 	uint8		form;
 
+	if (sf_read_unfilled(value, &unfilled))
+		return unfilled.has_hash;
 	if (stored == NULL)
 		return toast_raw_datum_size(value) > VARHDRSZ + 1;
 	form = sf_read_form(stored);

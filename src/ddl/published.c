@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * published.c
- *	  Values that are too long to be published.
+ *	  Values that cannot be published.
  *
  * Logical replication passes values whole.  A slot that meets one of more than
- * 1 GB could not get past it, so that the publisher would fill up with WAL.
+ * 1 GB, or one that was not restored, could not get past it, so that the publisher would fill up
+ * with WAL.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 #include "catalog/pg_publication.h"
 #include "catalog/pg_publication_rel.h"
 #include "ddl/table_rows.h"
+#include "read/read.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -97,4 +99,24 @@ sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *val
 			 errdetail("Column \"%s\" of table \"%s\" is in a publication, and logical replication passes values of at most 1 GB.",
 					   column, RelationGetRelationName(rel)),
 			 errhint("Leave the column out of the publication, or keep longer values in another table.")));
+}
+
+void
+sfi_ddl_refuse_published_unfilled(Relation rel, AttrNumber attnum, Datum value)
+{
+	SfUnfilled	unfilled;
+	char	   *column;
+
+	SF_ASSERT(attnum > 0);
+	if (!RelationIsLogicallyLogged(rel) || !sf_read_unfilled(value, &unfilled))
+		return;
+	column = get_attname(RelationGetRelid(rel), attnum, false);
+	if (!is_published(rel, column))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the marker of a value that a dump has left out cannot be published"),
+			 errdetail("Column \"%s\" of table \"%s\" is in a publication.",
+					   column, RelationGetRelationName(rel)),
+			 errhint("Restore the dump and its values (\"securefile restore\") before the table is added to a publication.")));
 }

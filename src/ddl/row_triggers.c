@@ -10,7 +10,7 @@
  * what really became of the row, makes it count; whatever was placed and not
  * confirmed is given back at transaction end by the write room.
  *
- * Which values store leaves alone: NULL; INLINE ones that may stay in the row;
+ * Which values store leaves alone: NULL; INLINE ones that may stay in the row; UNFILLED ones;
  * and in UPDATE the very value the row had before, if it was in the row.  Everything else STORED,
  * also a locator of this very column, is another row's value (or an older one
  * of this row) and is copied.
@@ -116,6 +116,7 @@ securefile_store(PG_FUNCTION_ARGS)
 		old = (Datum) 0;
 	else if (sfi_ddl_same_value(value, old) && !is_newer_than_row(trigdata->tg_trigtuple, attnum))
 		return PointerGetDatum(tuple);
+	sfi_ddl_refuse_published_unfilled(trigdata->tg_relation, attnum, value);
 
 	column = sfi_ddl_column(trigdata->tg_relation, attnum);
 	if (truncated || !sfi_ddl_defer(trigdata, &column, value, value != given, old, &replacement))

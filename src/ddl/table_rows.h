@@ -89,6 +89,9 @@ extern bool sfi_ddl_put_value(const SfColumn *column, Datum value, SfValue *resu
  */
 extern void sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *value);
 
+/* ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when a value is UNFILLED, and published. */
+extern void sfi_ddl_refuse_published_unfilled(Relation rel, AttrNumber attnum, Datum value);
+
 /* ---- table_rows.c: all rows of a table ---- */
 
 typedef enum SfRowFilter

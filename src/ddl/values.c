@@ -120,11 +120,25 @@ fits_row(const SfColumn *column, Size length)
 	return column->options.in_row && length <= SF_IN_ROW_MAX;
 }
 
+/*
+ * An UNFILLED value stays in any row.  A column that encrypts does not keep its hash, which would
+ * confirm a guess.
+ */
+static bool
+unfilled_may_stay(const SfColumn *column, const SfUnfilled *unfilled)
+{
+	SF_ASSERT(unfilled->length_bytes > 0);
+	return !unfilled->has_hash || !sf_config_encrypts(column);
+}
+
 bool
 sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 {
 	Size		length = bytes_in_row(value);
+	SfUnfilled	unfilled;
 
+	if (sf_read_unfilled(value, &unfilled))
+		return unfilled_may_stay(column, &unfilled);
 	return fits_row(column, length) && (length == 0 || !sf_config_encrypts(column));
 }
 
@@ -132,8 +146,9 @@ bool
 sfi_ddl_leaves_row(const SfColumn *column, Datum value)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
+	SfUnfilled	unfilled;
 
-	return column->permanent &&
+	return column->permanent && !sf_read_unfilled(value, &unfilled) &&
 		(stored != NULL ? sf_read_length(stored) > SF_IN_ROW_MAX
 		 : !fits_row(column, bytes_in_row(value)));
 }
@@ -178,8 +193,12 @@ is_packed_right(const SfColumn *column, struct varlena *packed)
 bool
 sfi_ddl_wants_packing(const SfColumn *column, Datum value)
 {
-	struct varlena *packed = packed_value(value);
+	struct varlena *packed;
+	SfUnfilled	unfilled;
 
+	if (sf_read_unfilled(value, &unfilled))
+		return false;
+	packed = packed_value(value);
 	return packed != NULL ? !is_packed_right(column, packed)
 		: sf_write_packs(column, bytes_in_row(value));
 }
@@ -188,11 +207,15 @@ bool
 sfi_ddl_is_coded_otherwise(const SfColumn *column, Datum value)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
-	struct varlena *packed = stored != NULL ? stored : packed_value(value);
+	struct varlena *packed;
 	const SfCodecOps *codec = sf_transform_codec(column->options.compression);
+	SfUnfilled	unfilled;
 	uint32		id;
 
 	SF_ASSERT(stored == NULL || sf_read_is_homed(stored));
+	if (sf_read_unfilled(value, &unfilled))
+		return false;
+	packed = stored != NULL ? stored : packed_value(value);
 	if (packed == NULL)
 		return sf_write_packs(column, bytes_in_row(value));
 	if (!column->options.in_row)
@@ -281,6 +304,17 @@ store_in_segment(const SfColumn *column, const SfValue *value, Datum old, bool a
 	return sf_stream_store(open_to_write(column), value, has_version ? &version : NULL, anew);
 }
 
+/* An UNFILLED value for a row of the column; false: the value itself. */
+static bool
+store_unfilled(const SfColumn *column, SfUnfilled *unfilled, SfValue *result)
+{
+	if (unfilled_may_stay(column, unfilled))
+		return false;
+	unfilled->has_hash = false;
+	*result = (SfValue) {sf_read_new_unfilled(unfilled), SF_FORM_UNFILLED};
+	return true;
+}
+
 /*
  * A TRAINED or SEALED value is always made anew, since it may be another column's, or of
  * before a TRUNCATE.
@@ -289,10 +323,13 @@ bool
 sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew, SfValue *result)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
+	SfUnfilled	unfilled;
 	SfValue		look;
 
 	SF_ASSERT(OidIsValid(column->table_oid) && column->attnum > 0);
 
+	if (sf_read_unfilled(value, &unfilled))
+		return store_unfilled(column, &unfilled, result);
 	if (stored == NULL)
 		return store_in_row(column, value, result);
 	if (sf_read_is_homed(stored))

@@ -11,6 +11,7 @@
  * locator.c		encode and decode locators
  * page_problem.c	check pages of a segment relation
  * packed.c			check PACKED, TRAINED and SEALED values (packed.h)
+ * unfilled.c		UNFILLED values, and their markers in dumps (unfilled.h)
  * key.c			check entries of key pages (key.h)
  * used_plane.c		the used plane of a space-map page
  * kinds.c			the kinds of pending entries
@@ -186,8 +187,8 @@ typedef struct SfRun
  * Value (the bytes after a varlena header)
  *
  *	 offset	size	field
- *	 0		1		form: 1 INLINE, 2 STORED, 4 SEALED, 5 PACKED, 6 TRAINED; 3 EDITED
- *					exists in memory only
+ *	 0		1		form: 1 INLINE, 2 STORED, 4 SEALED, 5 PACKED, 6 TRAINED, 7 UNFILLED;
+ *					3 EDITED exists in memory only
  *	 INLINE:
  *	 1		n		the bytes of the value
  *	 PACKED (a small value, compressed in the row):
@@ -211,6 +212,12 @@ typedef struct SfRun
  *	 24		24		nonce
  *	 48		n		the value, or what is stored of a compressed unit; encrypted
  *	 48 + n	16		tag; it covers bytes 0 to 23, too
+ *	 UNFILLED (a dump has left the bytes out, and they were not restored yet):
+ *	 1		1		version, 1
+ *	 2		1		bit 0: a hash follows; rest 0
+ *	 3		5		reserved, 0
+ *	 8		8		length of the value in bytes; 1 to 2^63 - 1
+ *	 16		32		SHA-256 of the value, if bit 0 is set
  *	 STORED (locator):
  *	 1		1		locator version; whichever it is, version, table, attribute number, incarnation
  *					and the last 8 bytes are where they are here
@@ -275,6 +282,7 @@ typedef struct SfRun
 #define SF_FORM_SEALED			4
 #define SF_FORM_PACKED			5
 #define SF_FORM_TRAINED			6	/* as PACKED, with a dictionary */
+#define SF_FORM_UNFILLED		7
 
 #define SF_LOCATOR_VERSION		1
 #define SF_LOCATOR_HEADER		48

@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "format/packed.h"
+#include "format/unfilled.h"
 #include "object/object.h"
 
 /*
@@ -24,7 +25,9 @@ extern void sf_read_set_overlay(SfReadOverlay overlay);
 
 /*
  * Forms.  A detoasted, packed securefile datum has VARSIZE_ANY_EXHDR() >= 1
- * bytes, the first of which is the form; anything else is DATA_CORRUPTED.
+ * bytes, the first of which is the form; anything else is DATA_CORRUPTED.  ERROR
+ * OBJECT_NOT_IN_PREREQUISITE_STATE when it is UNFILLED: a caller that has something to do with
+ * such a value asks sf_read_unfilled() before, and no other one can take it for a value.
  */
 extern uint8 sf_read_form(struct varlena *datum);
 
@@ -32,8 +35,8 @@ extern uint8 sf_read_form(struct varlena *datum);
 extern SfValue sf_read_look(struct varlena *datum);
 
 /*
- * Are its bytes in the datum itself, INLINE or PACKED?  Those of a TRAINED or SEALED value
- * are not: without its segment they mean nothing.  Does not throw: what has another form, or none,
+ * Is all of it in the datum itself, INLINE, PACKED or UNFILLED?  Not of a TRAINED or SEALED value:
+ * without its segment its bytes mean nothing.  Does not throw: what has another form, or none,
  * is not.
  */
 extern bool sf_read_is_in_row(struct varlena *datum);
@@ -56,13 +59,22 @@ extern struct varlena *sf_read_unpacked(struct varlena *datum);
 extern SfUnit sf_read_packed_unit(struct varlena *datum);
 
 /*
- * The data key that a value of any form is encrypted with; 0: it is not.  ERROR likewise, and as
- * for sf_object_locator().
+ * The data key that a value of any form is encrypted with; 0: it is not, or is UNFILLED.  ERROR
+ * likewise, and as for sf_object_locator().
  */
 extern uint16 sf_read_key_id(struct varlena *datum);
 
 /* The segment of a TRAINED or SEALED value.  ERROR likewise. */
 extern SfHome sf_read_home(struct varlena *datum);
+
+/*
+ * What is known of an UNFILLED value, not detoasted; false: it has another form, or none.  What is
+ * longer than such a value is not fetched.  ERROR DATA_CORRUPTED when it is damaged.
+ */
+extern bool sf_read_unfilled(Datum value, SfUnfilled *unfilled);
+
+/* The UNFILLED value (palloc'd) that a row has until its bytes are restored. */
+extern struct varlena *sf_read_new_unfilled(const SfUnfilled *unfilled);
 
 /* What a varlena holds before the bytes of an INLINE value, and how many at most. */
 #define SF_INLINE_OVERHEAD	(VARHDRSZ + 1)
@@ -75,8 +87,8 @@ extern SfHome sf_read_home(struct varlena *datum);
 extern struct varlena *sf_read_new_inline(Size len, char **data);
 
 /*
- * Length of a value in bytes; touches no data.  ERROR DATA_CORRUPTED as for sf_read_form(), and
- * as for sf_object_length().
+ * Length of a value in bytes; touches no data.  The former says it of an UNFILLED value, too.
+ * ERROR DATA_CORRUPTED as for sf_read_form(), and as for sf_object_length().
  */
 extern int64 sf_read_length(struct varlena *datum);
 extern int64 sf_read_value_length(const SfValue *value);

@@ -53,6 +53,10 @@ look_at(struct varlena *datum)
 uint16
 sf_read_key_id(struct varlena *datum)
 {
+	SfUnfilled	unfilled;
+
+	if (sf_read_unfilled(PointerGetDatum(datum), &unfilled))
+		return 0;
 	switch (sf_read_form(datum))
 	{
 		case SF_FORM_STORED:

@@ -52,8 +52,12 @@ sf_read_value_length(const SfValue *value)
 int64
 sf_read_length(struct varlena *datum)
 {
-	const SfValue value = sf_read_look(datum);
+	SfUnfilled	unfilled;
+	SfValue		value;
 
+	if (sf_read_unfilled(PointerGetDatum(datum), &unfilled))
+		return unfilled.length_bytes;
+	value = sf_read_look(datum);
 	return sf_read_value_length(&value);
 }
 
@@ -269,7 +273,7 @@ read_whole(struct varlena *datum, Size header)
 				 HistoricSnapshotActive() ?
 				 errhint("With pgoutput, use a publication with a list of columns. To give the change up, move the slot behind its transaction with pg_replication_slot_advance().") :
 				 errhint("Read it in pieces, with substring() or securefile_chunks(). "
-						 "For a digest use securefile_digest().")));
+						 "For a digest use securefile_digest(), for pg_dump set PGOPTIONS=\"-c securefile.dump_oversize=marker\".")));
 	}
 	result = palloc(header + len);
 	SET_VARSIZE(result, header + len);

@@ -17,11 +17,11 @@
 #include "read/read.h"
 #include "utils/memutils.h"
 
-/* The form, read from the first byte without detoasting the rest. */
+/* The form, read from the first bytes, which an UNFILLED value has all in, without the rest. */
 static uint8
 peek_form(Datum value)
 {
-	struct varlena *head = PG_DETOAST_DATUM_SLICE(value, 0, 1);
+	struct varlena *head = PG_DETOAST_DATUM_SLICE(value, 0, SF_UNFILLED_HASHED_SIZE);
 	uint8		form = sf_read_form(head);
 
 	pfree(head);

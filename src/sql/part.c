@@ -10,6 +10,7 @@
 #include "common/int.h"
 #include "fmgr.h"
 #include "object/object.h"
+#include "read/read.h"
 #include "sql/content.h"
 #include "sql/sql.h"
 
@@ -23,9 +24,17 @@ Datum
 securefile_length(PG_FUNCTION_ARGS)
 {
 	SfRope	   *rope = sf_object_rope_of(PG_GETARG_DATUM(0));
+	SfUnfilled	unfilled;
 
 	if (rope != NULL)
 		PG_RETURN_INT64(sf_object_rope_length(rope));
+
+	/*
+	 * CHECK constraints and generated columns ask for it while a dump is
+	 * restored
+	 */
+	if (sf_read_unfilled(sf_object_given(PG_GETARG_DATUM(0)), &unfilled))
+		PG_RETURN_INT64((int64) unfilled.length_bytes);
 	PG_RETURN_INT64(sfi_sql_open(PG_GETARG_DATUM(0)).length);
 }
 

@@ -6,6 +6,11 @@
  * Text and binary forms are bytea's.  What comes in is always INLINE: a
  * locator can neither be written down by a client nor be told to one.
  *
+ * One other text comes in and goes out: the marker (format/unfilled.h) of a value that is too long
+ * for a dump.  It goes out where securefile.dump_oversize asks for it, and makes an UNFILLED value.
+ * A text that begins with it was an error before, as it is for bytea.  What a marker says counts
+ * for nothing but the length, so a client that makes one up gets a row that nobody can read.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -51,13 +56,37 @@ inline_from_bytea(bytea *bytes)
 	return value;
 }
 
+/* The UNFILLED value of a marker; NULL: an error was noted. */
+static struct varlena *
+read_marker(const char *text, fmNodePtr context)
+{
+	SfUnfilled	unfilled;
+	const char *problem = sf_format_marker_read(text, &unfilled);
+
+	if (problem == NULL)
+		return sf_read_new_unfilled(&unfilled);
+	sf_compat_input_error(context,
+						  errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+						  errmsg("invalid marker in the place of a securefile value"),
+						  errdetail_internal("The %s.", problem));
+	return NULL;
+}
+
 Datum
 securefile_in(PG_FUNCTION_ARGS)
 {
+	const char *text = PG_GETARG_CSTRING(0);
 	Datum		bytes;
 	struct varlena *value;
 
-	if (!sf_compat_bytea_in(PG_GETARG_CSTRING(0), fcinfo->context, &bytes))
+	if (sf_format_is_marker(text))
+	{
+		value = read_marker(text, fcinfo->context);
+		if (value == NULL)
+			PG_RETURN_NULL();
+		PG_RETURN_POINTER(value);
+	}
+	if (!sf_compat_bytea_in(unconstify(char *, text), fcinfo->context, &bytes))
 		PG_RETURN_NULL();
 	value = inline_from_bytea(DatumGetByteaPP(bytes));
 	pfree(DatumGetPointer(bytes));
@@ -126,10 +155,16 @@ end_place(const Place *place)
 }
 
 /* The server's function fails with an internal error above 1 GB. */
+static bool
+is_possible_text(const bytea *bytes)
+{
+	return text_form_size(bytes) <= MaxAllocSize;
+}
+
 static void
 require_possible_text(const bytea *bytes)
 {
-	if (text_form_size(bytes) <= MaxAllocSize)
+	if (is_possible_text(bytes))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -138,7 +173,77 @@ require_possible_text(const bytea *bytes)
 					   (Size) VARSIZE_ANY_EXHDR(bytes)),
 			 HistoricSnapshotActive() ?
 			 errhint("With pgoutput, use the option binary, or a publication with a list of columns. To give the change up, move the slot behind its transaction with pg_replication_slot_advance().") :
-			 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks().")));
+			 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks(). For pg_dump, set PGOPTIONS=\"-c securefile.dump_oversize=marker\", and keep what is left out with \"securefile dump\".")));
+}
+
+/* ---- markers ---- */
+
+/* Does the session want markers?  Only a session that has asked for them gets any. */
+static bool
+wants_markers(void)
+{
+	return sf_dump_oversize == SF_DUMP_OVERSIZE_MARKER;
+}
+
+/* The hash that a value keeps, unless it is encrypted: then the hash is, too. */
+static bool
+plain_hash(struct varlena *datum, SfUnfilled *unfilled)
+{
+	SfContentHash hash;
+	SfLocator	loc;
+
+	if (sf_object_decode(datum, &loc) != NULL || (loc.flags & SF_LOC_KEYED) ||
+		!sf_object_hash(datum, &hash))
+		return false;
+	memcpy(unfilled->digest, hash.digest, sizeof(unfilled->digest));
+	return true;
+}
+
+static char *
+marker(const SfUnfilled *unfilled)
+{
+	char	   *text = palloc(SF_MARKER_SIZE);
+
+	SF_ASSERT(wants_markers() && unfilled->length_bytes > 0);
+	sf_format_marker_write(text, unfilled);
+	return text;
+}
+
+/* The marker of a value that is too long, or has no bytes; NULL: its text form is wanted. */
+static char *
+marker_of(struct varlena *datum)
+{
+	SfUnfilled	unfilled;
+
+	if (!wants_markers())
+		return NULL;
+	if (sf_read_unfilled(PointerGetDatum(datum), &unfilled))
+		return marker(&unfilled);
+	unfilled = (SfUnfilled) {.length_bytes = sf_read_length(datum)};
+	if (unfilled.length_bytes <= sf_dump_oversize_limit_bytes())
+		return NULL;
+	unfilled.has_hash = plain_hash(datum, &unfilled);
+	return marker(&unfilled);
+}
+
+/* The text form of a value as bytea has it. */
+static char *
+text_form(struct varlena *datum)
+{
+	bytea	   *bytes = sf_read_bytea(datum);
+	SfUnfilled	unfilled = {.length_bytes = VARSIZE_ANY_EXHDR(bytes)};
+	char	   *text;
+
+	/* each byte of the format "escape" may take four */
+	if (wants_markers() && !is_possible_text(bytes))
+		text = marker(&unfilled);
+	else
+	{
+		require_possible_text(bytes);
+		text = DatumGetCString(DirectFunctionCall1(byteaout, PointerGetDatum(bytes)));
+	}
+	pfree(bytes);
+	return text;
 }
 
 /* Like bytea. */
@@ -147,17 +252,14 @@ securefile_out(PG_FUNCTION_ARGS)
 {
 	struct varlena *datum = argument(PG_GETARG_DATUM(0));
 	Place		place;
-	bytea	   *bytes;
-	Datum		text_form;
+	char	   *text;
 
 	begin_place(&place, datum);
-	bytes = sf_read_bytea(datum);
-	require_possible_text(bytes);
+	text = marker_of(datum);
+	if (text == NULL)
+		text = text_form(datum);
 	end_place(&place);
-	text_form = DirectFunctionCall1(byteaout, PointerGetDatum(bytes));
-
-	pfree(bytes);
-	PG_RETURN_DATUM(text_form);
+	PG_RETURN_CSTRING(text);
 }
 
 Datum

@@ -106,6 +106,20 @@ fill_stored(struct varlena *datum, Datum *values)
 	values[7] = BoolGetDatum((loc.flags & SF_LOC_HASHED) != 0);
 }
 
+/* The result for a value that was not restored: nothing is stored but what the row has. */
+static Datum
+unfilled_row(FunctionCallInfo fcinfo, Datum value, const SfUnfilled *unfilled)
+{
+	Datum		values[STORAGE_COLUMNS] = {0};
+	bool		nulls[STORAGE_COLUMNS] = {false, false, false, true, true, true, true, true};
+
+	SF_ASSERT(unfilled->length_bytes <= PG_INT64_MAX);
+	values[0] = CStringGetTextDatum("unfilled");
+	values[1] = Int64GetDatum((int64) unfilled->length_bytes);
+	values[2] = Int64GetDatum((int64) toast_datum_size(value));
+	return sf_base_row(fcinfo, values, nulls);
+}
+
 /*
  * securefile_storage(document securefile)
  * returns (form text, length bigint, stored_bytes bigint, units bigint,
@@ -115,11 +129,16 @@ Datum
 securefile_storage(PG_FUNCTION_ARGS)
 {
 	Datum		value = sf_object_given(PG_GETARG_DATUM(0));
-	struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
-	uint8		form = sf_read_form(datum);
+	SfUnfilled	unfilled;
+	uint8		form;
+	struct varlena *datum;
 	Datum		values[STORAGE_COLUMNS] = {0};
 	bool		nulls[STORAGE_COLUMNS] = {false};
 
+	if (sf_read_unfilled(value, &unfilled))
+		PG_RETURN_DATUM(unfilled_row(fcinfo, value, &unfilled));
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	form = sf_read_form(datum);
 	values[0] = CStringGetTextDatum(form == SF_FORM_STORED ? "stored" :
 									form == SF_FORM_EDITED ? "edited" : "inline");
 	values[1] = Int64GetDatum(sf_read_length(datum));

@@ -1,4 +1,5 @@
-# Values whose text form would pass 1 GB: pg_dump says so; binary COPY carries them.
+# Values whose text form would pass 1 GB: pg_dump says so, and passes over them where it is asked to;
+# binary COPY carries them.
 
 use strict;
 use warnings;
@@ -19,7 +20,15 @@ my $sums = 'SELECT sum(length(doc)), string_agg(encode(sha256(doc::bytea), \'hex
 my $want = $node->safe_psql('postgres', $sums);
 
 command_fails_like([ 'pg_dump', '-f', "$dir/all.sql", $node->connstr('postgres') ],
-	qr/text form of a securefile value is too long/, 'pg_dump in the usual way says why not');
+	qr/text form of a securefile value is too long.*PGOPTIONS="-c securefile.dump_oversize=marker"/s, 'pg_dump in the usual way says why not');
+is($node->safe_psql('postgres', 'SELECT relname, attname, oversize, largest, unfilled FROM securefile_oversize()'), 'large|doc|1|540000000|0', 'securefile_oversize() says it before');
+$ENV{PGOPTIONS} = '-c securefile.dump_oversize=marker';
+command_ok([ 'pg_dump', '-Fc', '-f', "$dir/marked.dump", $node->connstr('postgres') ], 'pg_dump with a marker');
+delete $ENV{PGOPTIONS};
+$node->safe_psql('postgres', 'CREATE DATABASE marked TEMPLATE template0');
+command_ok([ 'pg_restore', '-d', $node->connstr('marked'), "$dir/marked.dump" ], 'pg_restore');
+is($node->safe_psql('marked', 'SELECT relname, attname, oversize, largest, unfilled FROM securefile_oversize(); SELECT id, length(doc) FROM large ORDER BY id; SELECT doc = (SELECT convert_to(repeat($$abc$$, 100000), $$UTF8$$)) FROM small'),
+	"large|doc|0||1\n1|540000000\n2|5\nt", 'the row is there, and known');
 
 # the way of doc/operations.md
 command_ok([ 'pg_dump', '-Fc', '--exclude-table-data=large', '-f', "$dir/rest.dump", $node->connstr('postgres') ], 'pg_dump of the rest');
