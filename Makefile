@@ -17,7 +17,8 @@
 #	make indent			puts the C files in the layout that make lint asks for
 #	make COUNT=1		with every function as one that is called, for test/count
 #	make FAULTS=1		with fault points, for tests (make clean first)
-#	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd; NO_OPENSSL=1: without libcrypto
+#	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd; NO_OPENSSL=1: without libcrypto;
+#			NO_CURL=1: without libcurl (the command fetches no URLs)
 #	make NO_PYTHON=1	without the extension securefile_plpython3u, as where the headers of
 #			Python are missing
 #	make WERROR=1		warnings are errors

@@ -132,6 +132,19 @@ extern Meta meta_of(const struct stat *st);
 
 #define SHA256_HEX_SIZE		65
 
+/*
+ * SHA-256 of bytes that come in parts; zeros need not be made.  sha256_add() is a SparseTake.
+ * sha256_end() writes hexadecimal digits and frees, sha256_free() frees only.  False: the library
+ * that computes has failed; sha256_begin() returns NULL then, which the others take, and fail.
+ */
+typedef struct Sha256 Sha256;
+
+extern Sha256 *sha256_begin(void);
+extern bool sha256_add(void *sha, const void *bytes, size_t size);
+extern bool sha256_add_zeros(Sha256 *sha, int64_t size);
+extern bool sha256_end(Sha256 *sha, char *hex);
+extern void sha256_free(Sha256 *sha);
+
 /* SHA-256 of a file from its beginning to its end, in hexadecimal. */
 extern bool local_sha256(int fd, char *hex, Failure *failure);
 

@@ -5,6 +5,7 @@
  *
  *		options.c, help.c	the command line: table of options, table of verbs; help
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
+ *		migrate.c		files that rows name by a path or URL (migrate.h has the map)
  *		generate.c		the verb that needs no server: a master key
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
@@ -19,7 +20,8 @@
  *		interrupt.c		leaving early
  *		output.c, quote.c, failure.c	results and messages
  *		progress.c, lock.c	progress; the lock of everything that is printed
- *		text.c, utf8.c	text
+ *		url.c			files of web servers
+ *		text.c, utf8.c, number.c	text
  *
  * The command uses plain SQL, and libpgsecurefile for files that do not fit one statement.
  *

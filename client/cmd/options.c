@@ -20,12 +20,19 @@
 
 #include "filter.h"
 #include "help.h"
+#include "number.h"
 #include "output.h"
 #include "reserved.h"
 #include "verbs.h"
 
 #define MAX_JOBS		64
 #define DEFAULT_JOBS	4
+
+/* of migrate */
+#define DEFAULT_TIMEOUT	60
+#define DEFAULT_RETRIES	3
+#define MAX_TIMEOUT		86400
+#define MAX_RETRIES		20
 
 /* options without a letter */
 enum
@@ -48,7 +55,13 @@ enum
 	KEY_TO_TREE,
 	KEY_DELETE,
 	KEY_FORCE,
-	KEY_MAX_DELETE
+	KEY_MAX_DELETE,
+	KEY_FROM,
+	KEY_ROOT,
+	KEY_VERIFY,
+	KEY_MAX_SIZE,
+	KEY_TIMEOUT,
+	KEY_RETRIES
 };
 
 /* headings of --help */
@@ -89,13 +102,13 @@ static const OptionRow option_rows[] = {
 	{VERB_PUT | VERB_IMPORT | VERB_SYNC,
 		{"set-null", KEY_SET_NULL, "COLUMN", 0,
 			"Make another column of the row null; may be repeated", GROUP_WORK}, BY_FUNCTION},
-	{VERB_TREES,
+	{VERB_TREES | VERB_MIGRATE,
 		{"prefix", KEY_PREFIX, "TEXT", 0,
-			"Prefix of the names, usually \"dir/\": import adds it, export and verify remove it",
+			"Prefix of the names, usually \"dir/\": import adds it, the others remove it",
 			GROUP_WORK}, TEXT(prefix)},
-	{VERB_TREES,
+	{VERB_TREES | VERB_MIGRATE,
 		{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
-	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC,
+	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE,
 		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
 		{"against", KEY_AGAINST, "DIR", 0,
@@ -109,7 +122,7 @@ static const OptionRow option_rows[] = {
 	{VERB_TREES | VERB_LS,
 		{"exclude-from", KEY_EXCLUDE_FROM, "FILE", 0,
 			"Patterns from a file, written as .gitignore", GROUP_WORK}, BY_FUNCTION},
-	{VERB_IMPORT | VERB_VERIFY | VERB_SYNC,
+	{VERB_IMPORT | VERB_VERIFY | VERB_SYNC | VERB_MIGRATE,
 		{"links", KEY_LINKS, "HOW", 0,
 			"Symbolic links: skip (the default), follow, keep or error", GROUP_WORK}, BY_FUNCTION},
 	{VERB_LS,
@@ -121,6 +134,23 @@ static const OptionRow option_rows[] = {
 	{VERB_KEY,
 		{"append", KEY_APPEND, NULL, 0,
 			"Append to an existing file of keys", GROUP_WORK}, FLAG(append)},
+
+	{VERB_MIGRATE,
+		{"from", KEY_FROM, "COLUMN", 0, "Column of the paths or URLs", GROUP_WORK}, TEXT(from)},
+	{VERB_MIGRATE,
+		{"root", KEY_ROOT, "DIR", 0, "Below which directory the paths are", GROUP_WORK}, TEXT(root)},
+	{VERB_MIGRATE,
+		{"verify", KEY_VERIFY, NULL, 0,
+			"Afterwards compare all files with what is stored", GROUP_WORK}, FLAG(verify)},
+	{VERB_MIGRATE,
+		{"max-size", KEY_MAX_SIZE, "BYTES", 0,
+			"Refuse longer files; with kB, MB, GB or TB", GROUP_WORK}, BY_FUNCTION},
+	{VERB_MIGRATE,
+		{"timeout", KEY_TIMEOUT, "SECONDS", 0,
+			"Give a download up when nothing arrives for so long (60)", GROUP_WORK}, BY_FUNCTION},
+	{VERB_MIGRATE,
+		{"retries", KEY_RETRIES, "N", 0,
+			"Further attempts at a download that is cut or gets a status of 5xx (3)", GROUP_WORK}, BY_FUNCTION},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
 	{VERB_FILES,
@@ -197,6 +227,10 @@ static const Verb verbs[] = {
 		"check stored files, or compare them with a directory",
 		"Reads everything and checks it: the whole column with securefile_check(), or the files named.",
 		0, -1, verb_verify},
+	{"migrate", VERB_MIGRATE, "",
+		"store the files that rows name by a path or URL",
+		"Stores the files that rows name by a path or URL in the same rows. Rows that have a file are skipped, so a second run goes on where the first one stopped.",
+		0, 0, verb_migrate},
 	{"key", VERB_KEY, "generate FILE [NAME]",
 		"make a master key for encrypted columns",
 		"Makes a master key for encrypted columns, and writes it to a new FILE (-: standard output). NAME is by default key- and the date.",
@@ -237,16 +271,27 @@ add_set(Options *options, char *text, struct argp_state *state)
 	add_assignment(options, text, equals + 1);
 }
 
+/* A whole number from least to most. */
 static int
-parse_jobs(const char *text, struct argp_state *state)
+parse_number(const char *option, const char *text, int least, int most, struct argp_state *state)
 {
-	char	   *end;
-	long		jobs = strtol(text, &end, 10);
+	int64_t		number;
 
-	if (*text == '\0' || *end != '\0' || jobs < 1 || jobs > MAX_JOBS)
-		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"",
-				   MAX_JOBS, output_quoted(text));
-	return (int) jobs;
+	if (!number_parse(text, least, most, &number))
+		argp_error(state, "--%s wants a number from %d to %d, not \"%s\"",
+				   option, least, most, output_quoted(text));
+	return (int) number;
+}
+
+static int64_t
+parse_bytes(const char *option, const char *text, struct argp_state *state)
+{
+	int64_t		bytes;
+
+	if (!number_parse_bytes(text, &bytes))
+		argp_error(state, "--%s wants a number of bytes, perhaps with kB, MB, GB or TB behind it, not \"%s\"",
+				   option, output_quoted(text));
+	return bytes;
 }
 
 /* Is the last word of the line an -h without the name of a host? */
@@ -348,6 +393,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "--links=keep needs --meta");
 	if (verb->bit == VERB_KEY && strcmp(options->args[0], "generate") != 0)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
+	if (verb->bit == VERB_MIGRATE && options->from == NULL)
+		argp_error(state, "say with --from which column has the paths or URLs");
 	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--append wants a file, not standard output");
 }
@@ -467,7 +514,16 @@ parse_option(int key, char *arg, struct argp_state *state)
 			}
 			break;
 		case 'j':
-			options->jobs = parse_jobs(arg, state);
+			options->jobs = parse_number("jobs", arg, 1, MAX_JOBS, state);
+			break;
+		case KEY_MAX_SIZE:
+			options->max_size = parse_bytes("max-size", arg, state);
+			break;
+		case KEY_TIMEOUT:
+			options->timeout = parse_number("timeout", arg, 1, MAX_TIMEOUT, state);
+			break;
+		case KEY_RETRIES:
+			options->retries = parse_number("retries", arg, 0, MAX_RETRIES, state);
 			break;
 		case ARGP_KEY_ARG:
 
@@ -509,6 +565,8 @@ options_parse(int argc, char **argv, Options *options)
 	options->prefix = "";
 	options->jobs = DEFAULT_JOBS;
 	options->max_delete = -1;
+	options->timeout = DEFAULT_TIMEOUT;
+	options->retries = DEFAULT_RETRIES;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&before, argc, argv, ARGP_IN_ORDER, NULL, &parse);
 

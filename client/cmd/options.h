@@ -74,6 +74,14 @@ typedef struct Options
 	bool		force;
 	int64_t		max_delete;		/* -1: any number */
 
+	/* migrate */
+	const char *from;
+	const char *root;			/* null: there are no paths */
+	bool		verify;
+	int64_t		max_size;		/* 0: any */
+	int			timeout;		/* seconds */
+	int			retries;
+
 	/* output */
 	bool		quiet;
 	bool		verbose;
@@ -94,10 +102,11 @@ typedef struct Options
 #define VERB_EXPORT		0x080
 #define VERB_VERIFY		0x100
 #define VERB_KEY		0x200
+#define VERB_MIGRATE	0x20000
 #define VERB_SYNC		0x1000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
-#define VERB_FILES		0x11ff	/* those that work on files in a table */
-#define VERB_ALL		0x13ff
+#define VERB_FILES		0x211ff	/* those that work on files in a table */
+#define VERB_ALL		0x213ff
 
 typedef struct Verb
 {

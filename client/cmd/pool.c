@@ -144,23 +144,24 @@ run_worker(void *arg)
 	return NULL;
 }
 
-bool
-pool_run(const Options *options, const Target *target, Session *first,
-		 size_t count, const Queues *queues, PoolWork work, void *arg)
+/* Do all parts of a pool, over connections that include the first. */
+static void
+run_pool(Pool *pool, Session *first)
 {
-	Pool		pool = {options, target, count, work, arg, queues, NULL, 0, 0, 0};
-	size_t		jobs = (size_t) options->jobs < count ? (size_t) options->jobs : count;
-	Worker	   *workers = calloc(jobs + 1, sizeof(Worker));
+	size_t		jobs = (size_t) pool->options->jobs;
+	Worker	   *workers;
 	size_t		begun;
-	Failure		failure;
 
+	if (jobs > pool->count)
+		jobs = pool->count;
+	workers = calloc(jobs + 1, sizeof(Worker));
 	if (workers == NULL)
 		abort();
-	make_queues(&pool, queues);
+	make_queues(pool, pool->files);
 	for (begun = 0; begun < jobs; begun++)
 	{
-		workers[begun].pool = &pool;
-		workers[begun].queue = (int) (begun % (size_t) pool.nqueues);
+		workers[begun].pool = pool;
+		workers[begun].queue = (int) (begun % (size_t) pool->nqueues);
 		workers[begun].session = begun == 0 ? first : NULL;
 		if (pthread_create(&workers[begun].thread, NULL, run_worker, &workers[begun]) != 0)
 			break;
@@ -168,12 +169,40 @@ pool_run(const Options *options, const Target *target, Session *first,
 	for (size_t i = 0; i < begun; i++)
 		pthread_join(workers[i].thread, NULL);
 	free(workers);
-	free_queues(&pool);
-	if (atomic_load(&pool.begun) >= count)
+	free_queues(pool);
+}
+
+/* Have so many of all files been begun?  Else the user is told. */
+static bool
+all_begun(size_t begun, size_t count)
+{
+	Failure		failure;
+
+	if (begun >= count)
 		return true;
 	failure_say(&failure, "%s: %zu of %zu files were not begun",
 				output_stopped() ? "stopped, since no file can be done" : "no connection is left",
-				count - atomic_load(&pool.begun), count);
+				count - begun, count);
 	output_message(&failure);
 	return false;
+}
+
+bool
+pool_run(const Options *options, const Target *target, Session *first,
+		 size_t count, const Queues *queues, PoolWork work, void *arg)
+{
+	Pool		pool = {options, target, count, work, arg, queues, NULL, 0, 0, 0};
+
+	run_pool(&pool, first);
+	return all_begun(atomic_load(&pool.begun), count);
+}
+
+bool
+pool_run_parts(const Options *options, const Target *target, Session *first,
+			   size_t count, size_t each, PoolWork work, void *arg)
+{
+	Pool		pool = {options, target, (count + each - 1) / each, work, arg, NULL, NULL, 0, 0, 0};
+
+	run_pool(&pool, first);
+	return all_begun(atomic_load(&pool.begun) * each, count);
 }

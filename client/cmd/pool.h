@@ -29,4 +29,11 @@ typedef bool (*PoolWork) (Session *session, void *arg, size_t number);
 extern bool pool_run(const Options *options, const Target *target, Session *first,
 					 size_t count, const Queues *queues, PoolWork work, void *arg);
 
+/*
+ * The same in parts of each files, the last of which may be shorter: the number that a PoolWork
+ * gets is that of the part.
+ */
+extern bool pool_run_parts(const Options *options, const Target *target, Session *first,
+						   size_t count, size_t each, PoolWork work, void *arg);
+
 #endif							/* SECUREFILE_POOL_H */

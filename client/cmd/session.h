@@ -32,6 +32,8 @@ typedef struct Target
 	char	   *digest;			/* expression: SHA-256 of a file, in
 								 * hexadecimal */
 	char	   *kept_digest;	/* expression: the same if it is kept */
+	char	   *read_digest;	/* expression: the same, computed from what is
+								 * read */
 	bool		has_rows;		/* table is neither partitioned nor a view */
 	bool		distributed;	/* a table of Citus: its rows lie in shards */
 	bool		routable;		/* and a client can go to the shard of a row */

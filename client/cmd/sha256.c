@@ -76,38 +76,72 @@ give_up(State *state)
 }
 #endif
 
-/* A SparseTake. */
-static bool
-add_part(void *arg, const void *bytes, size_t size)
+struct Sha256
 {
-	return add(arg, bytes, size);
+	State		state;
+};
+
+Sha256 *
+sha256_begin(void)
+{
+	Sha256	   *sha = malloc(sizeof(Sha256));
+
+	if (sha == NULL)
+		abort();
+	if (begin(&sha->state))
+		return sha;
+	sha256_free(sha);
+	return NULL;
 }
 
-/* Hash the file from its beginning; false with the reason. */
-static bool
-hash_file(int fd, State *state, unsigned char *digest, Failure *failure)
+bool
+sha256_add(void *sha, const void *bytes, size_t size)
 {
-	bool		good = lseek(fd, 0, SEEK_SET) == 0 && sparse_each(fd, add_part, state) >= 0;
+	return sha != NULL && add(&((Sha256 *) sha)->state, bytes, size);
+}
 
-	if (!good && errno != 0)
-		return failure_errno(failure, "could not read the file");
-	if (!good || !end(state, digest))
-		return failure_say(failure, "could not compute SHA-256");
+bool
+sha256_add_zeros(Sha256 *sha, int64_t size)
+{
+	static const char zeros[64 * 1024];
+
+	for (; size > 0; size -= sizeof(zeros))
+		if (!sha256_add(sha, zeros, size < (int64_t) sizeof(zeros) ? size : (int64_t) sizeof(zeros)))
+			return false;
 	return true;
+}
+
+bool
+sha256_end(Sha256 *sha, char *hex)
+{
+	unsigned char digest[DIGEST_BYTES];
+	bool		good = sha != NULL && end(&sha->state, digest);
+
+	for (int i = 0; good && i < DIGEST_BYTES; i++)
+		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	sha256_free(sha);
+	return good;
+}
+
+void
+sha256_free(Sha256 *sha)
+{
+	if (sha != NULL)
+		give_up(&sha->state);
+	free(sha);
 }
 
 bool
 local_sha256(int fd, char *hex, Failure *failure)
 {
-	unsigned char digest[DIGEST_BYTES];
-	State		state;
-	bool		good = begin(&state);
+	Sha256	   *sha = sha256_begin();
 
-	if (!good)
+	if (lseek(fd, 0, SEEK_SET) == 0 && sparse_each(fd, sha256_add, sha) >= 0)
+		return sha256_end(sha, hex) || failure_say(failure, "could not compute SHA-256");
+	if (errno != 0)
+		failure_errno(failure, "could not read the file");
+	else
 		failure_say(failure, "could not compute SHA-256");
-	good = good && hash_file(fd, &state, digest, failure);
-	give_up(&state);
-	for (int i = 0; good && i < DIGEST_BYTES; i++)
-		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	return good;
+	sha256_free(sha);
+	return false;
 }

@@ -187,6 +187,9 @@ find_storage(Target *target)
 								extension, column, extension);
 	target->digest = text_make("pg_catalog.encode(%s.securefile_digest(%s::%s.securefile), 'hex')",
 							   extension, column, extension);
+	target->read_digest =
+		text_make("pg_catalog.encode(%s.securefile_digest(%s::%s.securefile, 'sha256'::pg_catalog.text), 'hex')",
+				  extension, column, extension);
 	target->kept_digest =
 		text_make("pg_catalog.encode(%s.securefile_kept_digest(%s::%s.securefile), 'hex')",
 				  extension, column, extension);

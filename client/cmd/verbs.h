@@ -20,6 +20,7 @@ extern int	verb_rm(const Options *options);
 extern int	verb_import(const Options *options);
 extern int	verb_export(const Options *options);
 extern int	verb_verify(const Options *options);
+extern int	verb_migrate(const Options *options);
 extern int	verb_key(const Options *options);
 
 #endif							/* SECUREFILE_VERBS_H */
