@@ -202,9 +202,10 @@ store_all(Session *session, Migrate *migrate)
 {
 	bool		all = run_list(session, migrate, false, BATCH_ROWS, store_part, migrate);
 
-	if (all && migrate->options->verify)
+	if (all && migrate->options->verify && !output_stopped())
 		all = run_list(session, migrate, true, 1, compare_one, migrate);
-	return output_end(all ? EXIT_DONE : EXIT_SETUP);
+	/* a batch that was begun is not always done to its end */
+	return output_end(all && !output_stopped() ? EXIT_DONE : EXIT_SETUP);
 }
 
 /* Open --root and find what belongs to the table; false with the reason. */
@@ -214,7 +215,8 @@ prepare(Session *session, Migrate *migrate, Failure *failure)
 	const Target *target = migrate->target;
 
 	if (target->distributed)
-		return failure_say(failure, "%s is a distributed table of Citus, where migrate does not work\n"
+		return failure_say(failure,
+						   "%s is a distributed table of Citus, where migrate does not work\n"
 						   "Hint: Store the files with securefile put or import; or migrate the table, and distribute it then.",
 						   target->table);
 	return migrate_find_from(session, migrate, failure);

@@ -24,12 +24,15 @@ check_path(const Migrate *migrate, const char **path, Failure *failure)
 	size_t		length = strlen(prefix);
 
 	if (migrate->top < 0)
-		return failure_say(failure, "a path, not a URL\nHint: Say with --root below which directory the paths are.");
+		return failure_say(failure,
+						   "a path, not a URL\nHint: Say with --root below which directory the paths are.");
 	if (strncmp(*path, prefix, length) != 0)
-		return failure_say(failure, "path \"%s\" does not begin with the prefix", output_quoted(*path));
+		return failure_say(failure, "path \"%s\" does not begin with the prefix",
+						   output_quoted(*path));
 	*path += length;
 	if (**path == '/')
-		return failure_say(failure, "path \"%s\" is absolute: refused\nHint: --prefix says what the paths have in front of those below --root.",
+		return failure_say(failure, "path \"%s\" is absolute: refused\n"
+						   "Hint: --prefix says what the paths have in front of those below --root.",
 						   output_quoted(*path));
 	return local_check_path(*path, failure);
 }

@@ -141,7 +141,8 @@ count_field(const PGresult *row, int column)
 bool
 migrate_count(Session *session, const Migrate *migrate, MigrateCounts *counts, Failure *failure)
 {
-	char	   *sql = text_make("SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE f.done),"
+	char	   *sql = text_make("SELECT pg_catalog.count(*),"
+								" pg_catalog.count(*) FILTER (WHERE f.done),"
 								" pg_catalog.count(*) FILTER (WHERE NOT f.done AND f.origin IS NULL),"
 								" pg_catalog.count(f.origin) FILTER (WHERE NOT f.done) OPERATOR(pg_catalog.-)"
 								"  pg_catalog.count(DISTINCT f.origin) FILTER (WHERE NOT f.done)"

@@ -218,7 +218,9 @@ check_stored(Session *session, const Migrate *migrate, const Held *held, Failure
 									failure);
 
 	if (good && strcmp(look.sha256, held->sha256) != 0)
-		good = failure_say(failure, "the server has stored other bytes than those that were read: SHA-256 %s, not %s",
+		good = failure_say(failure,
+						   "the server has stored other bytes than those that were read: "
+						   "SHA-256 %s, not %s",
 						   look.sha256, held->sha256);
 	free(look.from);
 	return good;

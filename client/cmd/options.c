@@ -289,8 +289,8 @@ parse_bytes(const char *option, const char *text, struct argp_state *state)
 	int64_t		bytes;
 
 	if (!number_parse_bytes(text, &bytes))
-		argp_error(state, "--%s wants a number of bytes, perhaps with kB, MB, GB or TB behind it, not \"%s\"",
-				   option, output_quoted(text));
+		argp_error(state, "--%s wants a number of bytes, perhaps with kB, MB, GB or TB behind it, "
+				   "not \"%s\"", option, output_quoted(text));
 	return bytes;
 }
 

@@ -105,7 +105,7 @@ typedef struct Options
 #define VERB_MIGRATE	0x20000
 #define VERB_SYNC		0x1000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
-#define VERB_FILES		0x211ff	/* those that work on files in a table */
+#define VERB_FILES		0x211ff /* those that work on files in a table */
 #define VERB_ALL		0x213ff
 
 typedef struct Verb

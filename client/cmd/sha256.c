@@ -106,8 +106,12 @@ sha256_add_zeros(Sha256 *sha, int64_t size)
 	static const char zeros[64 * 1024];
 
 	for (; size > 0; size -= sizeof(zeros))
-		if (!sha256_add(sha, zeros, size < (int64_t) sizeof(zeros) ? size : (int64_t) sizeof(zeros)))
+	{
+		size_t		part = size < (int64_t) sizeof(zeros) ? (size_t) size : sizeof(zeros);
+
+		if (!sha256_add(sha, zeros, part))
 			return false;
+	}
 	return true;
 }
 
