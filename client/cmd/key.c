@@ -84,16 +84,17 @@ text_of_key(const PGresult *found, const char *key)
 	return text_make("CASE WHEN %s IS NULL THEN NULL ELSE pg_catalog.concat(%s) END", key, key);
 }
 
-/* The condition that the name is $1; compares as text if the type has no safe equality. */
+/* The condition that the key is a text; compares as text if the type has no safe equality. */
 static char *
-compare_key(const PGresult *found, const Target *target)
+compare_key(const PGresult *found, const char *key, const char *key_text, const char *text)
 {
 	const char *type = PQgetvalue(found, 0, KEY_EQUALITY_TYPE);
 
 	if (PQgetisnull(found, 0, KEY_EQUALITY_TYPE))
-		return text_make("%s OPERATOR(pg_catalog.=) $1::pg_catalog.text", target->key_text);
-	return text_make("%s::%s OPERATOR(%s) $1::%s::%s", target->key, type,
-					 PQgetvalue(found, 0, KEY_EQUALITY), PQgetvalue(found, 0, KEY_TYPE), type);
+		return text_make("%s OPERATOR(pg_catalog.=) %s::pg_catalog.text", key_text, text);
+	return text_make("%s::%s OPERATOR(%s) %s::%s::%s", key, type,
+					 PQgetvalue(found, 0, KEY_EQUALITY), text,
+					 PQgetvalue(found, 0, KEY_TYPE), type);
 }
 
 /* They come from the server, and become a part of statements. */
@@ -107,7 +108,8 @@ names_are_names(const PGresult *found)
 }
 
 bool
-key_describe(Session *session, const char *type_oid, Target *target, Failure *failure)
+key_compare(Session *session, const char *type_oid, const char *key, const char *text,
+			KeyComparison *comparison, Failure *failure)
 {
 	const char *const values[] = {type_oid};
 	PGresult   *found = session_rows(session, failure, 4, find_equality, 1, values);
@@ -117,12 +119,28 @@ key_describe(Session *session, const char *type_oid, Target *target, Failure *fa
 		good = failure_say(failure, "the server sent a name that cannot be one");
 	else if (good)
 	{
-		target->key_text = text_of_key(found, target->key);
-		target->key_is_name = compare_key(found, target);
+		bool		as_text = PQgetisnull(found, 0, KEY_EQUALITY_TYPE);
+
+		comparison->text = text_of_key(found, key);
+		comparison->condition = compare_key(found, key, comparison->text, text);
+		comparison->type = text_make("%s", as_text ? "pg_catalog.text" :
+									 PQgetvalue(found, 0, KEY_TYPE));
 	}
 	else if (found != NULL)
-		failure_say(failure, "the type of column %s of %s is not there any more",
-					target->key, target->table);
+		failure_say(failure, "the type of column %s is not there any more", key);
 	PQclear(found);
 	return good;
+}
+
+bool
+key_describe(Session *session, const char *type_oid, Target *target, Failure *failure)
+{
+	KeyComparison comparison;
+
+	if (!key_compare(session, type_oid, target->key, "$1", &comparison, failure))
+		return false;
+	target->key_text = comparison.text;
+	target->key_is_name = comparison.condition;
+	free(comparison.type);
+	return true;
 }

@@ -15,6 +15,7 @@
 #include "reserved.h"
 #include "storage.h"
 #include "text.h"
+#include "utf8.h"
 
 #define WITHOUT_RESERVED \
 	" AND NOT pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", '" RESERVED_PREFIX "')"
@@ -55,13 +56,22 @@ typedef struct Asked
 	void	   *arg;
 } Asked;
 
+/* The bytes of the character that begins there; 1 if none does. */
+static int
+bytes_of_character(const char *text)
+{
+	int			length = utf8_length((const unsigned char *) text);
+
+	return length > 0 ? length : 1;
+}
+
 /*
  * Does a name match the pattern?  The server has compared it already, but the name may become that
  * of a file here.  A star is tried with as little as possible, and with more when the rest does
  * not match.
  */
-static bool
-matches(const char *pattern, const char *name)
+bool
+list_matches(const char *pattern, const char *name)
 {
 	const char *star = NULL;
 	const char *behind = NULL;
@@ -78,7 +88,7 @@ matches(const char *pattern, const char *name)
 		else if (!quoted && *pattern == '?')
 		{
 			pattern++;
-			name++;
+			name += bytes_of_character(name);
 		}
 		else if (pattern[quoted] == *name)
 		{
@@ -130,7 +140,7 @@ take_row(const Asked *asked, const PGresult *row, Failure *failure)
 		strncmp(file.name, asked->prefix, strlen(asked->prefix)) != 0 ||
 		reserved_is(file.name) != reserved_is(asked->prefix))
 		return failure_say(failure, "the server listed a file that was not asked for");
-	if (is_comparable(asked, file.name) && !matches(asked->pattern, file.name))
+	if (is_comparable(asked, file.name) && !list_matches(asked->pattern, file.name))
 		return failure_say(failure, "the server listed a file that was not asked for");
 	asked->each(asked->arg, &file);
 	return true;

@@ -42,4 +42,7 @@ extern bool list_each(Session *session, const char *pattern, const char *prefix,
 extern bool list_all(Session *session, const char *pattern, const Options *options,
 					 FoundList *list, Failure *failure);
 
+/* Does a name match a pattern of * and ?, which a backslash makes ordinary characters? */
+extern bool list_matches(const char *pattern, const char *name);
+
 #endif							/* SECUREFILE_LIST_H */

@@ -7,6 +7,7 @@
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
  *		migrate.c		files that rows name by a path or URL (migrate.h has the map)
  *		generate.c		the verb that needs no server: a master key
+ *		dump.c, restore.c	dumps; dump.c has the map of their parts
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
  *		reserved.c		names of files that are not complete

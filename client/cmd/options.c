@@ -27,6 +27,7 @@
 
 #define MAX_JOBS		64
 #define DEFAULT_JOBS	4
+#define MOST_KEPT		1000000
 
 /* of migrate */
 #define DEFAULT_TIMEOUT	60
@@ -61,7 +62,14 @@ enum
 	KEY_VERIFY,
 	KEY_MAX_SIZE,
 	KEY_TIMEOUT,
-	KEY_RETRIES
+	KEY_RETRIES,
+	KEY_ALL,
+	KEY_LIST,
+	KEY_PRUNE,
+	KEY_CHECK,
+	KEY_KEEP,
+	KEY_SET_COLUMNS,
+	KEY_AT
 };
 
 /* headings of --help */
@@ -94,7 +102,7 @@ typedef struct OptionRow
 #define BY_FUNCTION		SPECIAL, 0
 
 static const OptionRow option_rows[] = {
-	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT,
+	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_RESTORE,
 		{"replace", KEY_REPLACE, NULL, 0, "Replace what exists already", GROUP_WORK}, FLAG(replace)},
 	{VERB_PUT | VERB_IMPORT | VERB_SYNC,
 		{"set", KEY_SET, "COLUMN=VALUE", 0,
@@ -106,9 +114,27 @@ static const OptionRow option_rows[] = {
 		{"prefix", KEY_PREFIX, "TEXT", 0,
 			"Prefix of the names, usually \"dir/\": import adds it, the others remove it",
 			GROUP_WORK}, TEXT(prefix)},
-	{VERB_TREES | VERB_MIGRATE,
+	{VERB_TREES | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE,
 		{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
-	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE,
+	{VERB_DUMP | VERB_RESTORE,
+		{"all", KEY_ALL, NULL, 0,
+			"All securefile columns: dump those of the database, restore those of the dump", GROUP_WORK}, FLAG(all)},
+	{VERB_DUMP,
+		{"list", KEY_LIST, NULL, 0, "Only list the dumps in DIR", GROUP_WORK}, FLAG(list)},
+	{VERB_DUMP,
+		{"prune", KEY_PRUNE, NULL, 0,
+			"Only remove old dumps from DIR, and what no dump needs any more", GROUP_WORK}, FLAG(prune)},
+	{VERB_DUMP,
+		{"keep", KEY_KEEP, "N", 0,
+			"With --prune: so many dumps of each column stay", GROUP_WORK}, BY_FUNCTION},
+	{VERB_DUMP,
+		{"check", KEY_CHECK, NULL, 0, "Only read all of DIR, and check it", GROUP_WORK}, FLAG(check)},
+	{VERB_DUMP | VERB_RESTORE,
+		{"set-columns", KEY_SET_COLUMNS, "A,B", 0,
+			"Other columns of the rows, besides the key (all)", GROUP_WORK}, TEXT(set_columns)},
+	{VERB_RESTORE,
+		{"at", KEY_AT, "NAME", 0, "Name of the dump (the newest)", GROUP_WORK}, TEXT(at)},
+	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE,
 		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
 		{"against", KEY_AGAINST, "DIR", 0,
@@ -135,13 +161,14 @@ static const OptionRow option_rows[] = {
 		{"append", KEY_APPEND, NULL, 0,
 			"Append to an existing file of keys", GROUP_WORK}, FLAG(append)},
 
-	{VERB_MIGRATE,
-		{"from", KEY_FROM, "COLUMN", 0, "Column of the paths or URLs", GROUP_WORK}, TEXT(from)},
+	{VERB_MIGRATE | VERB_RESTORE,
+		{"from", KEY_FROM, "NAME", 0,
+			"Column of the paths or URLs; of restore: table in the dump", GROUP_WORK}, TEXT(from)},
 	{VERB_MIGRATE,
 		{"root", KEY_ROOT, "DIR", 0, "Below which directory the paths are", GROUP_WORK}, TEXT(root)},
-	{VERB_MIGRATE,
+	{VERB_MIGRATE | VERB_DUMP,
 		{"verify", KEY_VERIFY, NULL, 0,
-			"Afterwards compare all files with what is stored", GROUP_WORK}, FLAG(verify)},
+			"Compare all files with what is stored; of dump: with their kept hashes", GROUP_WORK}, FLAG(verify)},
 	{VERB_MIGRATE,
 		{"max-size", KEY_MAX_SIZE, "BYTES", 0,
 			"Refuse longer files; with kB, MB, GB or TB", GROUP_WORK}, BY_FUNCTION},
@@ -231,6 +258,14 @@ static const Verb verbs[] = {
 		"store the files that rows name by a path or URL",
 		"Stores the files that rows name by a path or URL in the same rows. Rows that have a file are skipped, so a second run goes on where the first one stopped.",
 		0, 0, verb_migrate},
+	{"dump", VERB_DUMP, "DIR [-- pg_dump ARG...]",
+		"copy columns to a directory that keeps many versions",
+		"Makes a dump below DIR, which only takes what DIR does not have yet, and is a full restore point. With pg_dump that runs beside it, with the same snapshot.",
+		1, -1, verb_dump},
+	{"restore", VERB_RESTORE, "DIR [PATTERN]",
+		"store files of a dump again",
+		"Stores the files of a dump again, and the rows that are missing. What is there already is skipped.",
+		1, 2, verb_restore},
 	{"key", VERB_KEY, "generate FILE [NAME]",
 		"make a master key for encrypted columns",
 		"Makes a master key for encrypted columns, and writes it to a new FILE (-: standard output). NAME is by default key- and the date.",
@@ -373,7 +408,14 @@ check_whole(const Parse *parse, struct argp_state *state)
 	const Options *options = parse->options;
 	const Verb *verb = parse->verb;
 
-	if (options->table == NULL && verb->bit != VERB_KEY)
+	if (verb->bit == VERB_DUMP || verb->bit == VERB_RESTORE)
+	{
+		const char *wrong = options->nargs < 1 ? NULL : dump_options_wrong(options, verb);
+
+		if (wrong != NULL)
+			argp_error(state, "%s", wrong);
+	}
+	else if (options->table == NULL && verb->bit != VERB_KEY)
 		argp_error(state, "say with -t which table");
 	if (options->nargs < verb->min_args)
 		argp_error(state, "%s wants %s", verb->name, verb->arguments);
@@ -475,6 +517,33 @@ parse_tree_option(Options *options, int key, char *arg, struct argp_state *state
 	return true;
 }
 
+/* The options that are numbers; false if it is none of them. */
+static bool
+parse_number_option(Options *options, int key, char *arg, struct argp_state *state)
+{
+	switch (key)
+	{
+		case 'j':
+			options->jobs = parse_number("jobs", arg, 1, MAX_JOBS, state);
+			break;
+		case KEY_MAX_SIZE:
+			options->max_size = parse_bytes("max-size", arg, state);
+			break;
+		case KEY_TIMEOUT:
+			options->timeout = parse_number("timeout", arg, 1, MAX_TIMEOUT, state);
+			break;
+		case KEY_RETRIES:
+			options->retries = parse_number("retries", arg, 0, MAX_RETRIES, state);
+			break;
+		case KEY_KEEP:
+			options->keep = parse_number("keep", arg, 1, MOST_KEPT, state);
+			break;
+		default:
+			return false;
+	}
+	return true;
+}
+
 /* argp calls this for each option, and with its own keys for arguments and the end. */
 static error_t
 parse_option(int key, char *arg, struct argp_state *state)
@@ -486,7 +555,8 @@ parse_option(int key, char *arg, struct argp_state *state)
 		note_before(parse, key);
 	if (key == 'h' && arg[0] == '-')
 		refuse_bare_h(state);
-	if (set_field(options, key, arg) || parse_tree_option(options, key, arg, state))
+	if (set_field(options, key, arg) || parse_tree_option(options, key, arg, state) ||
+		parse_number_option(options, key, arg, state))
 		return 0;
 	switch (key)
 	{
@@ -512,18 +582,6 @@ parse_option(int key, char *arg, struct argp_state *state)
 				state->name = (char *) "securefile";
 				refuse_bare_h(state);
 			}
-			break;
-		case 'j':
-			options->jobs = parse_number("jobs", arg, 1, MAX_JOBS, state);
-			break;
-		case KEY_MAX_SIZE:
-			options->max_size = parse_bytes("max-size", arg, state);
-			break;
-		case KEY_TIMEOUT:
-			options->timeout = parse_number("timeout", arg, 1, MAX_TIMEOUT, state);
-			break;
-		case KEY_RETRIES:
-			options->retries = parse_number("retries", arg, 0, MAX_RETRIES, state);
 			break;
 		case ARGP_KEY_ARG:
 

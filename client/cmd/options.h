@@ -75,12 +75,21 @@ typedef struct Options
 	int64_t		max_delete;		/* -1: any number */
 
 	/* migrate */
-	const char *from;
+	const char *from;			/* column; restore: table in the dump */
 	const char *root;			/* null: there are no paths */
-	bool		verify;
+	bool		verify;			/* dump, too */
 	int64_t		max_size;		/* 0: any */
 	int			timeout;		/* seconds */
 	int			retries;
+
+	/* dump and restore */
+	bool		all;
+	bool		list;
+	bool		prune;
+	bool		check;
+	int			keep;			/* 0: not said */
+	const char *set_columns;	/* names with commas; null: all */
+	const char *at;				/* name of a dump; null: the newest */
 
 	/* output */
 	bool		quiet;
@@ -102,11 +111,13 @@ typedef struct Options
 #define VERB_EXPORT		0x080
 #define VERB_VERIFY		0x100
 #define VERB_KEY		0x200
+#define VERB_DUMP		0x400
+#define VERB_RESTORE	0x800
 #define VERB_MIGRATE	0x20000
 #define VERB_SYNC		0x1000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
-#define VERB_FILES		0x211ff /* those that work on files in a table */
-#define VERB_ALL		0x213ff
+#define VERB_FILES		0x21dff /* those that work on files in a table */
+#define VERB_ALL		0x21fff
 
 typedef struct Verb
 {

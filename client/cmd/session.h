@@ -122,10 +122,36 @@ extern bool session_do(Session *session, Failure *failure, const char *sql);
 
 /* ---- key.c ---- */
 
+/* How a column is compared. */
+typedef struct KeyComparison
+{
+	char	   *text;			/* expression: its value as text */
+	char	   *condition;		/* it is the value that another expression has */
+	char	   *type;			/* of that expression */
+} KeyComparison;
+
+/* Compare a column, of the type with that OID, with an expression; the caller frees the texts. */
+extern bool key_compare(Session *session, const char *type_oid, const char *key, const char *text,
+						KeyComparison *comparison, Failure *failure);
+
 /* Fill in key_text and key_is_name, for a key of that type. */
 extern bool key_describe(Session *session, const char *type_oid, Target *target, Failure *failure);
 
 /* ---- target.c ---- */
+
+/* Find the table; also its first leaf partition, where new values of a partitioned one are made. */
+extern bool target_find_table(Session *session, const Options *options, Target *target,
+							  Failure *failure);
+
+/* The type whose name is $3, and all domains over it, as a part of WITH RECURSIVE. */
+#define TARGET_FILE_TYPES \
+	"files (oid) AS (" \
+	" SELECT $3::pg_catalog.regtype::pg_catalog.oid" \
+	" UNION ALL SELECT t.oid FROM pg_catalog.pg_type t JOIN files f" \
+	"  ON t.typbasetype OPERATOR(pg_catalog.=) f.oid AND t.typtype OPERATOR(pg_catalog.=) 'd')"
+
+/* Find the schema of the extension. */
+extern bool target_find_extension(Session *session, Target *target, Failure *failure);
 
 /* Find table and columns; false with the reason if one is missing or not unique. */
 extern bool target_find(Session *session, const Options *options, Target *target, Failure *failure);

@@ -23,9 +23,8 @@
 #include "session.h"
 #include "text.h"
 
-/* The schema of the extension. */
-static bool
-find_extension(Session *session, Target *target, Failure *failure)
+bool
+target_find_extension(Session *session, Target *target, Failure *failure)
 {
 	PGresult   *result = session_rows(session, failure, 1,
 									  "SELECT pg_catalog.quote_ident(n.nspname)"
@@ -50,8 +49,8 @@ find_extension(Session *session, Target *target, Failure *failure)
  * The table; also its first leaf partition, where new values can be made for a
  * partitioned one.
  */
-static bool
-find_table(Session *session, const Options *options, Target *target, Failure *failure)
+bool
+target_find_table(Session *session, const Options *options, Target *target, Failure *failure)
 {
 	const char *const values[] = {options->table};
 	PGresult   *result = session_rows(session, failure, 3,
@@ -137,10 +136,7 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
 	char	   *type = text_make("%s.securefile", target->extension);
 	const char *const values[] = {target->table, options->column, type};
 	PGresult   *result = session_rows(session, failure, 3,
-									  "WITH RECURSIVE files (oid) AS ("
-									  " SELECT $3::pg_catalog.regtype::pg_catalog.oid"
-									  " UNION ALL SELECT t.oid FROM pg_catalog.pg_type t JOIN files f"
-									  "  ON t.typbasetype OPERATOR(pg_catalog.=) f.oid AND t.typtype OPERATOR(pg_catalog.=) 'd')"
+									  "WITH RECURSIVE " TARGET_FILE_TYPES
 									  " SELECT pg_catalog.quote_ident(a.attname), a.attname,"
 									  "  a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
 									  " FROM pg_catalog.pg_attribute a"
@@ -240,8 +236,8 @@ target_find(Session *session, const Options *options, Target *target, Failure *f
 
 	memset(target, 0, sizeof(*target));
 	target->names_are_utf8 = strcmp(encoding, "UTF8") == 0;
-	if (!find_extension(session, target, failure) ||
-		!find_table(session, options, target, failure) ||
+	if (!target_find_extension(session, target, failure) ||
+		!target_find_table(session, options, target, failure) ||
 		!find_distribution(session, target, failure) ||
 		!find_column(session, options, target, failure) ||
 		!find_key(session, options, target, failure))

@@ -99,6 +99,12 @@ tempfile_fd(const TempFile *file)
 	return file->fd;
 }
 
+const char *
+tempfile_name(const TempFile *file)
+{
+	return file->name;
+}
+
 /* Rename, or fail with EEXIST if there is something of that name already. */
 static int
 rename_new(int directory, const char *from, const char *to)

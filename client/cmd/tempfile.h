@@ -20,8 +20,9 @@ typedef struct TempFile TempFile;
  */
 extern TempFile *tempfile_open(int directory, mode_t mode, Failure *failure);
 
-/* Its descriptor, for writing. */
+/* Its descriptor, for writing, and its name until it is finished. */
 extern int	tempfile_fd(const TempFile *file);
+extern const char *tempfile_name(const TempFile *file);
 
 /*
  * Close the file, rename it, and free the handle.  Without replace an existing file of that

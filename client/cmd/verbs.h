@@ -21,6 +21,11 @@ extern int	verb_import(const Options *options);
 extern int	verb_export(const Options *options);
 extern int	verb_verify(const Options *options);
 extern int	verb_migrate(const Options *options);
+extern int	verb_dump(const Options *options);
+extern int	verb_restore(const Options *options);
 extern int	verb_key(const Options *options);
+
+/* What is wrong with the options of dump and restore, or NULL. */
+extern const char *dump_options_wrong(const Options *options, const Verb *verb);
 
 #endif							/* SECUREFILE_VERBS_H */

@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * dump.h
+ *	  What the parts of the verb dump share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SECUREFILE_DUMP_H
+#define SECUREFILE_DUMP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "dumpcolumn.h"
+#include "flow.h"
+#include "manifest.h"
+
+#define MOST_COLUMNS	1664	/* of a result, in PostgreSQL */
+#define MOST_FLIGHTS	64		/* threads there can be */
+
+/*
+ * Objects that threads are fetching: another thread that needs the same one waits, and finds it.
+ */
+typedef struct Flights
+{
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct
+	{
+		pthread_t	thread;
+		bool		used;
+		char		sha256[SHA256_HEX_SIZE];
+	}			flights[MOST_FLIGHTS];
+} Flights;
+
+extern void flights_begin(Flights *flights);
+
+/* Fetch that object, when no other thread does.  A thread has one flight at a time. */
+extern void flight_begin(Flights *flights, const char *sha256);
+extern void flight_end(Flights *flights);
+
+/*
+ * Fill an object with the file that a SELECT yields, and tell its SHA-256.  Returns the number of
+ * bytes, -1 after a failure; *broken: the object could not be written.
+ */
+extern int64_t object_fill(Session *session, TempFile *file, const char *sql,
+						   const pgsf_params *params, char *sha256, bool *broken,
+						   Failure *failure);
+
+/* A dump that runs. */
+typedef struct Dump
+{
+	const Options *options;
+	DumpDir    *dir;
+	DumpColumns columns;
+	const char *more;			/* condition: only these files; null: all */
+	char	   *snapshot;
+	char	   *set_snapshot;
+	char	   *name;
+	ManifestWriter *writer;
+	Flow	   *flow;
+	Flights		flights;
+	atomic_bool broken;			/* it cannot become a dump; the user knows why */
+	atomic_bool warned;			/* a kept hash was wrong */
+} Dump;
+
+/* Settings of a session, with which values mean the same wherever they are restored. */
+extern bool dump_settings(Session *session, Failure *failure);
+
+/* Begin the transaction of the list, and export its snapshot. */
+extern bool dump_snapshot(Session *session, Dump *dump, Failure *failure);
+
+/* Write all columns to the directory. */
+extern bool dump_run(Session *session, Dump *dump, ManifestTotals *totals, Failure *failure);
+
+/* ---- dumplist.c, dumpprune.c, dumpcheck.c ---- */
+
+/* What works on a directory alone; they return the exit status. */
+extern int	dump_list(const Options *options);
+extern int	dump_prune(const Options *options);
+extern int	dump_check(const Options *options);
+
+#endif							/* SECUREFILE_DUMP_H */
