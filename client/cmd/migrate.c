@@ -19,6 +19,8 @@
 #include "verbs.h"
 
 #define BATCH_ROWS		100
+#define PARTS_EACH		8		/* for each connection, at least, of rows that
+								 * are enough */
 
 /* ---- the report of a dry run ---- */
 
@@ -159,9 +161,21 @@ compare_one(Session *session, void *arg, size_t number)
 
 /* ---- the verb ---- */
 
-/* Do the work with all rows of a list, which are done or not; false: not all were tried. */
+/* So many rows in a transaction that no connection is left without work for long. */
+static size_t
+rows_in_batch(const Migrate *migrate)
+{
+	size_t		rows = migrate->count / ((size_t) migrate->options->jobs * PARTS_EACH);
+
+	return rows < 1 ? 1 : rows > BATCH_ROWS ? BATCH_ROWS : rows;
+}
+
+/*
+ * Do the work with the rows of a list, which are done or not, in batches or one after the other;
+ * false: not all were tried.
+ */
 static bool
-run_list(Session *session, Migrate *migrate, bool done, size_t each, PoolWork work, void *arg)
+run_list(Session *session, Migrate *migrate, bool done, bool batches, PoolWork work, void *arg)
 {
 	Failure		failure;
 
@@ -170,11 +184,11 @@ run_list(Session *session, Migrate *migrate, bool done, size_t each, PoolWork wo
 		output_message(&failure);
 		return false;
 	}
-	migrate->batch_rows = each;
+	migrate->batch_rows = batches ? rows_in_batch(migrate) : 1;
 	if (!migrate->options->quiet)
 		progress_begin((int64_t) migrate->count, -1);
-	return pool_run_parts(migrate->options, migrate->target, session, migrate->count, each,
-						  work, arg);
+	return pool_run_parts(migrate->options, migrate->target, session, migrate->count,
+						  migrate->batch_rows, work, arg);
 }
 
 static int
@@ -190,7 +204,7 @@ report(Session *session, Migrate *migrate)
 		output_message(&failure);
 		return EXIT_SETUP;
 	}
-	all = run_list(session, migrate, false, 1, survey_one, &survey);
+	all = run_list(session, migrate, false, false, survey_one, &survey);
 	progress_end();
 	if (all)
 		tell_survey(&survey, &counts);
@@ -200,10 +214,10 @@ report(Session *session, Migrate *migrate)
 static int
 store_all(Session *session, Migrate *migrate)
 {
-	bool		all = run_list(session, migrate, false, BATCH_ROWS, store_part, migrate);
+	bool		all = run_list(session, migrate, false, true, store_part, migrate);
 
 	if (all && migrate->options->verify && !output_stopped())
-		all = run_list(session, migrate, true, 1, compare_one, migrate);
+		all = run_list(session, migrate, true, false, compare_one, migrate);
 	/* a batch that was begun is not always done to its end */
 	return output_end(all && !output_stopped() ? EXIT_DONE : EXIT_SETUP);
 }

@@ -41,12 +41,6 @@ url_is_one(const char *text)
 	return c > text && isalpha(*text) && strncmp(c, "://", 3) == 0;
 }
 
-static bool
-is_web(const char *url)
-{
-	return strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0;
-}
-
 #ifdef SF_CURL
 
 #define MAX_REDIRECTS	5
@@ -68,6 +62,12 @@ typedef struct Fetch
 	int			write_errno;	/* of a write that failed */
 	bool		too_long;
 } Fetch;
+
+static bool
+is_web(const char *url)
+{
+	return strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0;
+}
 
 bool
 url_check(const char *url, Failure *failure)
