@@ -409,6 +409,17 @@ CREATE FUNCTION securefile_storage(
 COMMENT ON FUNCTION securefile_storage(securefile)
 	IS 'how a file is stored: form (inline, stored, edited, unfilled), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none; hashed: its SHA-256 is kept with it';
 
+CREATE FUNCTION securefile_extents(
+	document securefile,
+	granule integer DEFAULT 8388608,
+	OUT start bigint,
+	OUT length bigint,
+	OUT tag bytea
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100 ROWS 100;
+COMMENT ON FUNCTION securefile_extents(securefile, integer)
+	IS 'parts of a file of granule bytes (a multiple of 128 kB), without those that are one hole: the position of the first byte, counted from 1, the length in bytes, and an opaque tag; where two versions of a file of the same column have the same tag at the same start and length, they have the same bytes; null: no tag, read it; reads no content';
+
 -- Values that pg_dump leaves out, or cannot write.
 
 CREATE FUNCTION securefile_unfilled(document securefile) RETURNS boolean

@@ -124,6 +124,7 @@ my @calls = (
 	'fetch' => q{SELECT * FROM ~securefile_fetch_left_behind(NULL); SELECT f.* FROM pg_catalog.pg_attribute,
 		~securefile_fetch_column(attrelid, attnum, NULL) f WHERE attrelid = 'public.t'::regclass AND attname = 'd'},
 	'sizes' => q{SELECT ~securefile_database_size('own'::name) = ~securefile_database_size(oid), ~securefile_total_relation_size('public.t') FROM pg_catalog.pg_database WHERE datname = 'own'},
+	'extents' => q{SELECT id, e.start, e.length, pg_catalog.octet_length(e.tag) FROM public.t, ~securefile_extents(d) e},
 	'oversize' => q{SELECT * FROM ~securefile_oversize(); SELECT o.* FROM pg_catalog.pg_attribute, ~securefile_column_oversize(attrelid, attnum, 0) o WHERE attrelid = 'public.t'::regclass AND attname = 'd';
 		SELECT ~securefile_unfilled(d), ~securefile_unfilled_digest(d) FROM public.t},
 	'kept_space' => q{SELECT pid, database_oid, oldest, since, readers FROM ~securefile_kept_space()},
