@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * key.c
- *	  The column of the names: its values as text, and how they are compared.
+ *	  The column of the names: its type, its values as text, and how they are compared.
  *
  * The owner of the table chooses the type of the column, and may have made functions,
  * operators, casts and checks for it.  A user who looks for a file, perhaps a superuser,
@@ -140,7 +140,7 @@ key_describe(Session *session, const char *type_oid, Target *target, Failure *fa
 	if (!key_compare(session, type_oid, target->key, "$1", &comparison, failure))
 		return false;
 	target->key_text = comparison.text;
+	target->key_type = comparison.type;
 	target->key_is_name = comparison.condition;
-	free(comparison.type);
 	return true;
 }

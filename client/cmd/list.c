@@ -17,8 +17,37 @@
 #include "text.h"
 #include "utf8.h"
 
-#define WITHOUT_RESERVED \
-	" AND NOT pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", '" RESERVED_PREFIX "')"
+char *
+list_begins(const char *name, const char *parameter, const char *prefix)
+{
+	char	   *begins = text_make("pg_catalog.starts_with(%s COLLATE pg_catalog.\"C\","
+								   " %s::pg_catalog.text)", name, parameter);
+	char	   *complete;
+
+	if (reserved_is(prefix))
+		return begins;
+	complete = text_make("%s AND NOT pg_catalog.starts_with(%s COLLATE pg_catalog.\"C\", '%s')",
+						 begins, name, RESERVED_PREFIX);
+	free(begins);
+	return complete;
+}
+
+/*
+ * The condition that a name, an expression, matches the pattern $1 of LIKE (null: any does) and
+ * begins with $2, which is the prefix.  COLLATE: a pattern means the same whatever the collation
+ * of the column is.
+ */
+static char *
+condition_of(const char *name, const char *prefix)
+{
+	char	   *begins = list_begins(name, "$2", prefix);
+	char	   *condition = text_make("($1::pg_catalog.text IS NULL OR"
+									  " %s COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.~~) $1::pg_catalog.text)"
+									  " AND %s", name, begins);
+
+	free(begins);
+	return condition;
+}
 
 /* A pattern of * and ? as a pattern of LIKE; a backslash takes away their meaning. */
 static char *
@@ -65,11 +94,7 @@ bytes_of_character(const char *text)
 	return length > 0 ? length : 1;
 }
 
-/*
- * Does a name match the pattern?  The server has compared it already, but the name may become that
- * of a file here.  A star is tried with as little as possible, and with more when the rest does
- * not match.
- */
+/* A star is tried with as little as possible, and with more when the rest does not match. */
 bool
 list_matches(const char *pattern, const char *name)
 {
@@ -108,7 +133,10 @@ list_matches(const char *pattern, const char *name)
 	return *pattern == '\0';
 }
 
-/* A question mark stands for a character, whose bytes are those of the database. */
+/*
+ * The server has compared the name already, but it may become that of a file here.  A question
+ * mark stands for a character, whose bytes are those of the database.
+ */
 static bool
 is_comparable(const Asked *asked, const char *name)
 {
@@ -169,40 +197,61 @@ take_rows(Session *session, const Asked *asked, Failure *failure)
 	return good;
 }
 
+/* Execute a statement whose rows are names, lengths, stored bytes and hashes, and free it. */
+static bool
+execute(Session *session, char *sql, const Asked *asked, Failure *failure)
+{
+	char	   *like = asked->pattern != NULL ? like_pattern(asked->pattern) : NULL;
+	const char *const values[] = {like, asked->prefix};
+	bool		sent;
+
+	session_let_go(session);
+	sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
+		PQsetSingleRowMode(session->conn);
+	free(sql);
+	free(like);
+	if (!sent)
+		return failure_sql(failure, session->conn, NULL);
+	return take_rows(session, asked, failure);
+}
+
 bool
 list_each(Session *session, const char *pattern, const char *prefix, bool stored,
 		  bool hash, ListEach each, void *arg, Failure *failure)
 {
 	const Target *target = session->target;
-	char	   *like = pattern != NULL ? like_pattern(pattern) : NULL;
-	const char *const values[] = {like, prefix};
 	Asked		asked = {pattern, prefix, target->names_are_utf8, each, arg};
 	char	   *storage = stored ? text_make("(%s).stored_bytes", target->storage) : NULL;
+	char	   *condition = condition_of("f.name", prefix);
 
 	/*
-	 * COLLATE: a pattern means the same whatever the collation of the column
-	 * is. ORDER BY cannot name an operator: it takes the one of the default
+	 * ORDER BY cannot name an operator: it takes the one of the default
 	 * operator class of text, and only a superuser can make operator classes.
 	 */
 	char	   *sql = text_make("SELECT f.name, f.length, f.stored, f.hash FROM ("
 								"SELECT %s, pg_catalog.length(%s), %s, %s FROM %s WHERE %s IS NOT NULL"
-								") f (name, length, stored, hash)"
-								" WHERE ($1::pg_catalog.text IS NULL OR"
-								"  f.name COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.~~) $1::pg_catalog.text)"
-								" AND pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", $2::pg_catalog.text)"
-								"%s ORDER BY f.name",
+								") f (name, length, stored, hash) WHERE %s ORDER BY f.name",
 								target->key_text, target->column, stored ? storage : "NULL",
 								hash ? target->digest : "NULL", target->table, target->column,
-								reserved_is(prefix) ? "" : WITHOUT_RESERVED);
-	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
-		PQsetSingleRowMode(session->conn);
+								condition);
 
-	free(sql);
+	free(condition);
 	free(storage);
-	free(like);
-	if (!sent)
-		return failure_sql(failure, session->conn, NULL);
-	return take_rows(session, &asked, failure);
+	return execute(session, sql, &asked, failure);
+}
+
+/* A ListEach. */
+static void
+add_any(void *arg, const Listed *file)
+{
+	walk_add(arg, file->name, file->length, &file->meta);
+}
+
+bool
+list_names(Session *session, const char *pattern, const char *prefix, FoundList *list,
+		   Failure *failure)
+{
+	return list_each(session, pattern, prefix, false, false, add_any, list, failure);
 }
 
 /* Where list_all() puts the files. */
@@ -231,4 +280,20 @@ list_all(Session *session, const char *pattern, const Options *options,
 
 	return list_each(session, pattern, options->prefix, false, false, add_to_list, &taken,
 					 failure);
+}
+
+bool
+list_delete(Session *session, const char *pattern, const char *prefix, FoundList *list,
+			Failure *failure)
+{
+	const Target *target = session->target;
+	Asked		asked = {pattern, prefix, target->names_are_utf8, add_any, list};
+	char	   *condition = condition_of(target->key_text, prefix);
+	char	   *sql = text_make("DELETE FROM %s WHERE %s IS NOT NULL AND %s"
+								" RETURNING %s, pg_catalog.length(%s), NULL, NULL",
+								target->table, target->column, condition, target->key_text,
+								target->column);
+
+	free(condition);
+	return execute(session, sql, &asked, failure);
 }

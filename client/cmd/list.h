@@ -35,12 +35,26 @@ typedef void (*ListEach) (void *arg, const Listed *file);
 extern bool list_each(Session *session, const char *pattern, const char *prefix, bool stored,
 					  bool hash, ListEach each, void *arg, Failure *failure);
 
+/* Add them all to a list, whose paths are the names. */
+extern bool list_names(Session *session, const char *pattern, const char *prefix,
+					   FoundList *list, Failure *failure);
+
 /*
  * Add those that the options take, by --prefix and patterns, to a list, whose paths are the
  * names.
  */
 extern bool list_all(Session *session, const char *pattern, const Options *options,
 					 FoundList *list, Failure *failure);
+
+/* Delete the rows of these files, in one statement, and add them to a list. */
+extern bool list_delete(Session *session, const char *pattern, const char *prefix,
+						FoundList *list, Failure *failure);
+
+/*
+ * The condition that a name, an expression, begins with a parameter, which is the prefix, and is
+ * that of a complete file unless the prefix is RESERVED_PREFIX.  The caller frees it.
+ */
+extern char *list_begins(const char *name, const char *parameter, const char *prefix);
 
 /* Does a name match a pattern of * and ?, which a backslash makes ordinary characters? */
 extern bool list_matches(const char *pattern, const char *name);

@@ -3,8 +3,8 @@
  * main.c
  *	  The command securefile: files in and out of securefile columns.
  *
- *		options.c, help.c	the command line: table of options, table of verbs; help
- *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
+ *		options.c, optionvalue.c, help.c	the command line: table of options, table of verbs; help
+ *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, mv.c, import.c, export.c, verify.c	the verbs
  *		migrate.c		files that rows name by a path or URL (migrate.h has the map)
  *		generate.c		the verb that needs no server: a master key
  *		dump.c, restore.c	dumps; dump.c has the map of their parts

@@ -18,59 +18,15 @@
 
 #include <pgsecurefile.h>
 
-#include "filter.h"
 #include "help.h"
-#include "number.h"
+#include "optionvalue.h"
 #include "output.h"
 #include "reserved.h"
 #include "verbs.h"
 
-#define MAX_JOBS		64
 #define DEFAULT_JOBS	4
-#define MOST_KEPT		1000000
-
-/* of migrate */
 #define DEFAULT_TIMEOUT	60
 #define DEFAULT_RETRIES	3
-#define MAX_TIMEOUT		86400
-#define MAX_RETRIES		20
-
-/* options without a letter */
-enum
-{
-	KEY_SET = 256,
-	KEY_SET_NULL,
-	KEY_COMPLETIONS,
-	KEY_REPLACE,
-	KEY_PREFIX,
-	KEY_DRY_RUN,
-	KEY_AGAINST,
-	KEY_HASH,
-	KEY_JSON,
-	KEY_APPEND,
-	KEY_INCLUDE,
-	KEY_EXCLUDE,
-	KEY_EXCLUDE_FROM,
-	KEY_LINKS,
-	KEY_TO_TABLE,
-	KEY_TO_TREE,
-	KEY_DELETE,
-	KEY_FORCE,
-	KEY_MAX_DELETE,
-	KEY_FROM,
-	KEY_ROOT,
-	KEY_VERIFY,
-	KEY_MAX_SIZE,
-	KEY_TIMEOUT,
-	KEY_RETRIES,
-	KEY_ALL,
-	KEY_LIST,
-	KEY_PRUNE,
-	KEY_CHECK,
-	KEY_KEEP,
-	KEY_SET_COLUMNS,
-	KEY_AT
-};
 
 /* headings of --help */
 enum
@@ -102,7 +58,7 @@ typedef struct OptionRow
 #define BY_FUNCTION		SPECIAL, 0
 
 static const OptionRow option_rows[] = {
-	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_RESTORE,
+	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_RESTORE | VERB_MV | VERB_CP,
 		{"replace", KEY_REPLACE, NULL, 0, "Replace what exists already", GROUP_WORK}, FLAG(replace)},
 	{VERB_PUT | VERB_IMPORT | VERB_SYNC,
 		{"set", KEY_SET, "COLUMN=VALUE", 0,
@@ -113,7 +69,14 @@ static const OptionRow option_rows[] = {
 	{VERB_TREES | VERB_MIGRATE,
 		{"prefix", KEY_PREFIX, "TEXT", 0,
 			"Prefix of the names, usually \"dir/\": import adds it, the others remove it",
-			GROUP_WORK}, TEXT(prefix)},
+			GROUP_WORK}, BY_FUNCTION},
+	{VERB_LS | VERB_RM,
+		{"prefix", KEY_PREFIX, "TEXT", 0, "Only names that begin so, usually \"dir/\"", GROUP_WORK},
+		BY_FUNCTION},
+	{VERB_MV | VERB_CP,
+		{"prefix", KEY_PREFIX, "OLD", 0,
+			"All names that begin with OLD, which becomes NEW; usually \"dir/\"", GROUP_WORK},
+		BY_FUNCTION},
 	{VERB_TREES | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE,
 		{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
 	{VERB_DUMP | VERB_RESTORE,
@@ -134,7 +97,8 @@ static const OptionRow option_rows[] = {
 			"Other columns of the rows, besides the key (all)", GROUP_WORK}, TEXT(set_columns)},
 	{VERB_RESTORE,
 		{"at", KEY_AT, "NAME", 0, "Name of the dump (the newest)", GROUP_WORK}, TEXT(at)},
-	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE,
+	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE |
+		VERB_RM | VERB_MV | VERB_CP,
 		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
 		{"against", KEY_AGAINST, "DIR", 0,
@@ -154,6 +118,14 @@ static const OptionRow option_rows[] = {
 	{VERB_LS,
 		{"long", 'l', NULL, 0,
 			"Show how many bytes are stored, and the ratio", GROUP_WORK}, FLAG(details)},
+	{VERB_LS | VERB_STAT,
+		{"human", KEY_HUMAN, NULL, 0, "Show bytes as kB, MB, GB", GROUP_WORK}, FLAG(human)},
+	{VERB_LS | VERB_STAT,
+		{"total", KEY_TOTAL, NULL, 0, "Show the number of files and their bytes, too", GROUP_WORK},
+		FLAG(total)},
+	{VERB_LS | VERB_RM,
+		{"unfinished", KEY_UNFINISHED, NULL, 0,
+			"Files whose \"put --resume\" has not come to its end", GROUP_WORK}, FLAG(unfinished)},
 	{VERB_LS | VERB_STAT,
 		{"hash", KEY_HASH, NULL, 0,
 			"Show a hash: ls the SHA-256, kept or computed, stat the XXH3-64, computed", GROUP_WORK}, FLAG(hash)},
@@ -238,10 +210,18 @@ static const Verb verbs[] = {
 		"show what is known of stored files",
 		"Shows what is known of stored files.",
 		1, -1, verb_stat},
-	{"rm", VERB_RM, "NAME...",
+	{"rm", VERB_RM, "[NAME|PATTERN...]",
 		"delete stored files",
-		"Deletes the rows of stored files.",
+		"Deletes the rows of stored files: of that name, or if there is none, all that match it as a pattern of ls.",
 		1, -1, verb_rm},
+	{"mv", VERB_MV, "[OLD] NEW",
+		"rename stored files",
+		"Renames a stored file, or with --prefix OLD all whose names begin with OLD.",
+		2, 2, verb_mv},
+	{"cp", VERB_CP, "[OLD] NEW",
+		"copy stored files, on the server",
+		"Copies a stored file, or with --prefix OLD all whose names begin with OLD. The bytes stay on the server.",
+		2, 2, verb_cp},
 	{"import", VERB_IMPORT, "DIR",
 		"store all files below a directory",
 		"Stores all files below DIR under their paths there. What is stored already is skipped, so a second run goes on where the first one stopped.",
@@ -285,50 +265,6 @@ typedef struct Parse
 	bool		before[NUM_OPTIONS];	/* options that stood before it */
 } Parse;
 
-static void
-add_assignment(Options *options, const char *column, const char *value)
-{
-	options->sets = realloc(options->sets, (options->nsets + 1) * sizeof(Assignment));
-	if (options->sets == NULL)
-		abort();
-	options->sets[options->nsets++] = (Assignment) {column, value};
-}
-
-/* --set: the text becomes column and value, in place. */
-static void
-add_set(Options *options, char *text, struct argp_state *state)
-{
-	char	   *equals = strchr(text, '=');
-
-	if (equals == NULL || equals == text)
-		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", output_quoted(text));
-	*equals = '\0';
-	add_assignment(options, text, equals + 1);
-}
-
-/* A whole number from least to most. */
-static int
-parse_number(const char *option, const char *text, int least, int most, struct argp_state *state)
-{
-	int64_t		number;
-
-	if (!number_parse(text, least, most, &number))
-		argp_error(state, "--%s wants a number from %d to %d, not \"%s\"",
-				   option, least, most, output_quoted(text));
-	return (int) number;
-}
-
-static int64_t
-parse_bytes(const char *option, const char *text, struct argp_state *state)
-{
-	int64_t		bytes;
-
-	if (!number_parse_bytes(text, &bytes))
-		argp_error(state, "--%s wants a number of bytes, perhaps with kB, MB, GB or TB behind it, "
-				   "not \"%s\"", option, output_quoted(text));
-	return bytes;
-}
-
 /* Is the last word of the line an -h without the name of a host? */
 static bool
 ends_in_h(const struct argp_state *state)
@@ -345,31 +281,6 @@ refuse_bare_h(struct argp_state *state)
 {
 	argp_error(state, "-h HOST is the server, as for psql; sizes for people: --human; "
 			   "help: --help");
-}
-
-static LinkMode
-parse_links(const char *text, struct argp_state *state)
-{
-	static const char *const names[] = {
-		[LINKS_SKIP] = "skip",[LINKS_FOLLOW] = "follow",[LINKS_KEEP] = "keep",
-		[LINKS_ERROR] = "error"
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(text, names[i]) == 0)
-			return (LinkMode) i;
-	argp_error(state, "--links wants skip, follow, keep or error, not \"%s\"",
-			   output_quoted(text));
-	return LINKS_SKIP;
-}
-
-static void
-add_filter_file(Options *options, const char *path, struct argp_state *state)
-{
-	Failure		failure;
-
-	if (!filter_add_file(&options->filter, path, &failure))
-		argp_error(state, "--exclude-from: %s", failure.text);
 }
 
 /* The verb of that name; an error of usage if there is none. */
@@ -392,11 +303,21 @@ note_before(Parse *parse, int key)
 			parse->before[i] = true;
 }
 
+/* An option may have a row for some verbs, and another one for others. */
+static bool
+takes(const Verb *verb, int key)
+{
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (option_rows[i].option.key == key && (option_rows[i].verbs & verb->bit) != 0)
+			return true;
+	return false;
+}
+
 static void
 check_before(const Parse *parse, struct argp_state *state)
 {
 	for (int i = 0; i < NUM_OPTIONS; i++)
-		if (parse->before[i] && (option_rows[i].verbs & parse->verb->bit) == 0)
+		if (parse->before[i] && !takes(parse->verb, option_rows[i].option.key))
 			argp_error(state, "%s does not take --%s",
 					   parse->verb->name, option_rows[i].option.name);
 }
@@ -407,6 +328,10 @@ check_whole(const Parse *parse, struct argp_state *state)
 {
 	const Options *options = parse->options;
 	const Verb *verb = parse->verb;
+	bool		moves = (verb->bit & (VERB_MV | VERB_CP)) != 0;
+
+	/* the first argument, for which --prefix may stand */
+	int			named = options->has_prefix && (moves || verb->bit == VERB_RM) ? 1 : 0;
 
 	if (verb->bit == VERB_DUMP || verb->bit == VERB_RESTORE)
 	{
@@ -417,10 +342,12 @@ check_whole(const Parse *parse, struct argp_state *state)
 	}
 	else if (options->table == NULL && verb->bit != VERB_KEY)
 		argp_error(state, "say with -t which table");
-	if (options->nargs < verb->min_args)
+	if (options->nargs < verb->min_args - named)
 		argp_error(state, "%s wants %s", verb->name, verb->arguments);
-	if (verb->max_args >= 0 && options->nargs > verb->max_args)
+	if (verb->max_args >= 0 && options->nargs > verb->max_args - (moves ? named : 0))
 		argp_error(state, "too many arguments: %s wants %s", verb->name, verb->arguments);
+	if (verb->bit == VERB_RM && options->has_prefix && *options->prefix == '\0')
+		argp_error(state, "--prefix wants a text; all files are '*'");
 	if (reserved_is(options->prefix))
 		argp_error(state, "names that begin with \"%s\" are those of files that are not complete",
 				   RESERVED_PREFIX);
@@ -495,55 +422,6 @@ take_verb(Parse *parse, const char *name, struct argp_state *state)
 	state->next = state->argc;
 }
 
-/* The options of trees that are handled by a function; false if it is none of them. */
-static bool
-parse_tree_option(Options *options, int key, char *arg, struct argp_state *state)
-{
-	switch (key)
-	{
-		case KEY_EXCLUDE:
-		case KEY_INCLUDE:
-			filter_add(&options->filter, arg, key == KEY_INCLUDE);
-			break;
-		case KEY_EXCLUDE_FROM:
-			add_filter_file(options, arg, state);
-			break;
-		case KEY_LINKS:
-			options->links = parse_links(arg, state);
-			break;
-		default:
-			return false;
-	}
-	return true;
-}
-
-/* The options that are numbers; false if it is none of them. */
-static bool
-parse_number_option(Options *options, int key, char *arg, struct argp_state *state)
-{
-	switch (key)
-	{
-		case 'j':
-			options->jobs = parse_number("jobs", arg, 1, MAX_JOBS, state);
-			break;
-		case KEY_MAX_SIZE:
-			options->max_size = parse_bytes("max-size", arg, state);
-			break;
-		case KEY_TIMEOUT:
-			options->timeout = parse_number("timeout", arg, 1, MAX_TIMEOUT, state);
-			break;
-		case KEY_RETRIES:
-			options->retries = parse_number("retries", arg, 0, MAX_RETRIES, state);
-			break;
-		case KEY_KEEP:
-			options->keep = parse_number("keep", arg, 1, MOST_KEPT, state);
-			break;
-		default:
-			return false;
-	}
-	return true;
-}
-
 /* argp calls this for each option, and with its own keys for arguments and the end. */
 static error_t
 parse_option(int key, char *arg, struct argp_state *state)
@@ -555,23 +433,10 @@ parse_option(int key, char *arg, struct argp_state *state)
 		note_before(parse, key);
 	if (key == 'h' && arg[0] == '-')
 		refuse_bare_h(state);
-	if (set_field(options, key, arg) || parse_tree_option(options, key, arg, state) ||
-		parse_number_option(options, key, arg, state))
+	if (set_field(options, key, arg) || optionvalue_take(options, key, arg, state))
 		return 0;
 	switch (key)
 	{
-		case 'w':
-			options->password = PASSWORD_NEVER;
-			break;
-		case 'W':
-			options->password = PASSWORD_ALWAYS;
-			break;
-		case KEY_SET:
-			add_set(options, arg, state);
-			break;
-		case KEY_SET_NULL:
-			add_assignment(options, arg, NULL);
-			break;
 		case KEY_COMPLETIONS:
 			show_completions(parse->verb);
 			exit(EXIT_DONE);

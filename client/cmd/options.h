@@ -62,9 +62,13 @@ typedef struct Options
 	bool		dry_run;
 	bool		hash;
 	bool		details;		/* --long */
+	bool		human;
+	bool		total;
+	bool		unfinished;
 	bool		append;
 	int			jobs;
 	const char *prefix;			/* never null */
+	bool		has_prefix;		/* --prefix was given */
 	const char *against;
 	struct Filter *filter;		/* null: all files */
 	LinkMode	links;
@@ -113,11 +117,14 @@ typedef struct Options
 #define VERB_KEY		0x200
 #define VERB_DUMP		0x400
 #define VERB_RESTORE	0x800
-#define VERB_MIGRATE	0x20000
+#define VERB_MV			0x2000
+#define VERB_CP			0x4000
 #define VERB_SYNC		0x1000
+#define VERB_MIGRATE	0x20000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
-#define VERB_FILES		0x21dff /* those that work on files in a table */
-#define VERB_ALL		0x21fff
+#define VERB_ALL		0xfffff
+#define VERB_FILES		(VERB_ALL & ~VERB_KEY)	/* those that work on files in
+												 * a table */
 
 typedef struct Verb
 {

@@ -28,6 +28,8 @@ static const char *const action_names[] = {
 	[ACTION_SOUND] = "sound",
 	[ACTION_REMOVED] = "removed",
 	[ACTION_SKIPPED] = "skipped",
+	[ACTION_MOVED] = "moved",
+	[ACTION_COPIED] = "copied",
 	[ACTION_FAILED] = "failed",
 };
 

@@ -26,6 +26,7 @@ typedef struct Target
 	char	   *column;			/* of the files */
 	char	   *key;			/* of the names */
 	char	   *key_text;		/* expression: the name as text */
+	char	   *key_type;		/* its type, or text */
 	char	   *key_is_name;	/* condition: the name of the row is $1 */
 	char	   *plain_column;	/* without quotes, as functions want it */
 	char	   *storage;		/* expression: securefile_storage() of a file */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stat.c
- *	  securefile stat NAME...
+ *	  securefile stat [--hash] [--human] [--total] NAME...
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +22,8 @@ typedef struct Facts
 	const char *name;
 	const char *table;
 	const char *column;
-	long long	length;
-	long long	in_row;
+	int64_t		length;
+	int64_t		in_row;
 	int64_t		stored;
 	const char *codec;			/* null: nothing is known of the storage */
 	const char *sha256;			/* null: none is kept */
@@ -31,24 +31,25 @@ typedef struct Facts
 	char		hash[17];
 } Facts;
 
+/* Of the files that were shown. */
+static Totals totals;
+
 /* Print the facts as lines; an empty line stands between two files. */
 static void
-show_text(const Facts *facts)
+show_text(const Facts *facts, bool human)
 {
-	static bool first = true;
 	char		buffer[32];
 
-	if (!first)
+	if (totals.files > 0)
 		output_line("%s", "");
-	first = false;
 	output_line("name:    %s", output_quoted(facts->name));
 	output_line("table:   %s", output_quoted(facts->table));
 	output_line("column:  %s", output_quoted(facts->column));
-	output_line("length:  %lld", facts->length);
-	output_line("in row:  %lld", facts->in_row);
+	output_line("length:  %s", storage_bytes(facts->length, human, buffer, sizeof(buffer)));
+	output_line("in row:  %s", storage_bytes(facts->in_row, human, buffer, sizeof(buffer)));
 	if (facts->codec != NULL)
 	{
-		output_line("stored:  %s", storage_bytes(facts->stored, buffer, sizeof(buffer)));
+		output_line("stored:  %s", storage_bytes(facts->stored, human, buffer, sizeof(buffer)));
 		output_line("ratio:   %s",
 					storage_ratio(facts->length, facts->stored, buffer, sizeof(buffer)));
 		output_line("codec:   %s", output_quoted(facts->codec));
@@ -125,14 +126,42 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 		facts.codec = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4);
 		facts.sha256 = PQgetisnull(result, 0, 5) ? NULL : PQgetvalue(result, 0, 5);
 		snprintf(facts.hash, sizeof(facts.hash), "%016" PRIx64, hash);
-		(options->json ? show_json : show_text) (&facts);
+		if (options->json)
+			show_json(&facts);
+		else
+			show_text(&facts, options->human);
+		totals_add(&totals, facts.length, facts.stored);
 	}
 	PQclear(result);
 	return good;
 }
 
+static void
+show_totals(const Options *options)
+{
+	char		buffer[32];
+
+	if (options->json)
+	{
+		totals_json(&totals, "stat", true);
+		return;
+	}
+	output_line("%s", "");
+	output_line("files:   %lld", (long long) totals.files);
+	output_line("length:  %s",
+				storage_bytes(totals.bytes, options->human, buffer, sizeof(buffer)));
+	output_line("stored:  %s",
+				storage_bytes(totals.stored, options->human, buffer, sizeof(buffer)));
+	output_line("ratio:   %s",
+				storage_ratio(totals.bytes, totals.stored, buffer, sizeof(buffer)));
+}
+
 int
 verb_stat(const Options *options)
 {
-	return names_each(options, stat_one);
+	int			status = names_each(options, stat_one);
+
+	if (options->total)
+		show_totals(options);
+	return status;
 }

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "output.h"
 #include "storage.h"
+#include "sum.h"
 
 int64_t
 storage_field(const PGresult *result, int column)
@@ -21,10 +23,12 @@ storage_field(const PGresult *result, int column)
 }
 
 const char *
-storage_bytes(int64_t stored, char *buffer, size_t size)
+storage_bytes(int64_t stored, bool human, char *buffer, size_t size)
 {
 	if (stored == STORED_NOWHERE)
 		snprintf(buffer, size, "-");
+	else if (human)
+		progress_size(stored, buffer, size);
 	else
 		snprintf(buffer, size, "%lld", (long long) stored);
 	return buffer;
@@ -51,4 +55,23 @@ storage_json(json_t *record, int64_t length, int64_t stored)
 						json_integer(stored));
 	json_object_set_new(record, "ratio", stored <= 0 ? json_null() :
 						json_real(rounded));
+}
+
+void
+totals_add(Totals *totals, int64_t length, int64_t stored)
+{
+	totals->files++;
+	totals->bytes = sum_of(totals->bytes, length);
+	totals->stored = sum_of(totals->stored, stored < 0 ? 0 : stored);
+}
+
+void
+totals_json(const Totals *totals, const char *verb, bool stored)
+{
+	json_t	   *record = json_pack("{s:s, s:I, s:I}", "summary", verb, "files",
+								   (json_int_t) totals->files, "bytes", (json_int_t) totals->bytes);
+
+	if (stored)
+		storage_json(record, totals->bytes, totals->stored);
+	output_record(record);
 }

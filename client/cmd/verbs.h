@@ -17,6 +17,8 @@ extern int	verb_cat(const Options *options);
 extern int	verb_ls(const Options *options);
 extern int	verb_stat(const Options *options);
 extern int	verb_rm(const Options *options);
+extern int	verb_mv(const Options *options);
+extern int	verb_cp(const Options *options);
 extern int	verb_import(const Options *options);
 extern int	verb_export(const Options *options);
 extern int	verb_verify(const Options *options);

@@ -147,12 +147,6 @@ verify_one(Session *session, void *arg, size_t number)
 	return good;
 }
 
-static int
-compare_paths(const void *a, const void *b)
-{
-	return strcmp(((const Found *) a)->path, ((const Found *) b)->path);
-}
-
 /* Tell the user which files of the tree are not stored. */
 static void
 find_missing(const Verify *verify)
@@ -168,13 +162,12 @@ find_missing(const Verify *verify)
 		abort();
 	if (stored.count > 0)
 		memcpy(stored.files, verify->list.files, stored.count * sizeof(Found));
-	qsort(stored.files, stored.count, sizeof(Found), compare_paths);
+	walk_sort(&stored);
 	for (size_t i = 0; i < local.count; i++)
 	{
 		char	   *name = text_make("%s%s", verify->options->prefix, local.files[i].path);
-		Found		wanted = {.path = name};
 
-		if (bsearch(&wanted, stored.files, stored.count, sizeof(Found), compare_paths) == NULL)
+		if (walk_find(&stored, name) == NULL)
 			output_failed(name, &failure);
 		free(name);
 	}

@@ -19,7 +19,7 @@ ends(0, qr/^securefile \d+\.\d+\.\d+$/, '--version', '--version');
 ends(0, qr/\AUsage:.*\n\n?.*\n\nVerbs.*:\n  put  .*\n  get  .*^  key .*Exit status/ms, '--help has the verbs first', '--help');
 ends(0, qr/\A(?!.*--table)/s, 'and no options of verbs', '--help');
 ends(2, qr/-h HOST is the server, as for psql; .* --human/, "@$_", @$_) foreach [ 'ls', '-h' ], [ 'ls', '-h', '-t', 'docs' ], [ '-h' ];
-foreach my $verb (qw(put get cat ls stat rm import export verify))
+foreach my $verb (qw(put get cat ls stat rm mv cp import export verify))
 {
 	ends(0, qr/^Usage: securefile $verb .*--table=TABLE.*--dbname=DBNAME/s, "$verb --help", $verb, '--help');
 }
@@ -36,8 +36,8 @@ ends(2, qr/put wants FILE/, 'no file', 'put', '-t', 'docs');
 ends(2, qr/too many arguments/, 'too many arguments', 'get', '-t', 'docs', 'a', 'b', 'c');
 ends(2, qr/unrecognized option/, 'unknown option', 'ls', '--frob', '-t', 'docs');
 ends(2, qr/unrecognized option/, 'option of another verb', 'ls', '--replace', '-t', 'docs');
-foreach my $case ([ 'rm', '--dry-run' ], [ 'rm', '--replace' ], [ 'put', '--against', '.' ], [ 'put', '--hash' ],
-	[ 'put', '-j', 3 ], [ 'put', '--long' ], [ 'cat', '--set', 'a=b' ], [ 'ls', '--prefix', 'x' ])
+foreach my $case ([ 'get', '--dry-run' ], [ 'rm', '--replace' ], [ 'mv', '--hash' ], [ 'cp', '-l' ], [ 'put', '--against', '.' ], [ 'put', '--hash' ],
+	[ 'put', '-j', 3 ], [ 'put', '--long' ], [ 'cat', '--set', 'a=b' ], [ 'stat', '--prefix', 'x' ])
 {
 	my ($verb, @option) = @$case;
 	ends(2, qr/$verb does not take --/, "$option[0] before $verb", @option, '-t', 'docs', $verb, 'x');
@@ -164,15 +164,15 @@ is_deeply([ objects((command('ls', '--long', '--json', '-t', 'made', '-k', 'name
 	[ { name => 'runs', length => 300_001, stored => undef, ratio => undef } ], 'ls --long --json of it');
 
 # rm
-ends(2, qr/rm does not take --dry-run/, '--dry-run before rm', '-t', 'docs', '--dry-run', 'rm', 'len0');
+ends(0, qr/^removed len0\nsecurefile: rm \(dry run\): 1 removed/, '--dry-run before rm', '-t', 'docs', '--dry-run', 'rm', 'len0');
 ends(0, qr/^ +0  len0$/, 'deletes nothing', 'ls', '-t', 'docs', 'len0');
 ends(0, qr/^ +0  len0$/, 'an option of all verbs before the verb', '-q', '-t', 'docs', 'ls', 'len0');
 command(\'ab', 'put', '-t', 'docs', '-', 'j2');
 ends(0, qr/^replaced j2$/m, 'an option that the verb has', \'abc', '-v', '--replace', '-t', 'docs', 'put', '-', 'j2');
-ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1', 'j2');
+ends(0, qr/^securefile: rm: 3 removed in \S+ s\n$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1', 'j2');
 ends(1, qr/len0: no file of that name/, 'rm of some', 'rm', '-t', 'docs', 'len0', 'len3999');
 is(sql(q{SELECT count(*) FROM docs WHERE name IN ('len0', 'len1', 'len3999')}), 0, 'all of them are gone');
-ends(0, qr/^removed len4000\n$/, 'rm -v', 'rm', '-v', '-t', 'docs', 'len4000');
+ends(0, qr/^removed len4000\n$/, 'rm -v', 'rm', '-v', '-q', '-t', 'docs', 'len4000');
 sound($node, 'docs', 'one file', column => 'document');
 
 # what JSON says of one file
@@ -208,7 +208,7 @@ ends(0, qr/^ +\d+  100%\n$/, 'a pattern with %', 'ls', '-t', 'docs', '1*%');
 ends(0, qr/^ +\d+  st\*r\?\n$/, 'a pattern with escapes', 'ls', '-t', 'docs', 'st\\*r\\?');
 ends(0, qr/^$/, 'a pattern with _', 'ls', '-t', 'docs', 'under_scor_');
 ends(1, qr/the name is not valid UTF-8/, 'a name that is no text', \'x', 'put', '-t', 'docs', '-', "bad\xff");
-ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', '--', @odd);
+ends(0, qr/^securefile: rm: 15 removed/, 'rm', 'rm', '-t', 'docs', '--', @odd);
 
 # what a terminal takes for commands or ends of lines, in names and in messages
 my %control = ("csi\xc2\x9b2J" => 'csi\302\2332J', "first\xc2\x80" => 'first\302\200', "last\xc2\x9f" => 'last\302\237',
@@ -226,7 +226,7 @@ foreach my $name (sort keys %control)
 	ends(3, qr/^securefile: .*\Q$control{$name}\E/, 'a message of the server', 'ls', '-t', qq{"$name"});
 	ends(2, qr/no verb "$shown"/, 'an error of usage', $name);
 	is((objects((command('ls', '--json', '-t', 'docs', $name))[1]))[0]{name}, do { utf8::decode(my $text = $name); $text }, 'JSON');
-	ends(0, qr/^removed $shown$/, 'rm -v', 'rm', '-v', '-t', 'docs', $name);
+	ends(0, qr/^removed $shown$/m, 'rm -v', 'rm', '-v', '-t', 'docs', $name);
 }
 sql(qq{CREATE TABLE "t\xc2\x9b" (name text PRIMARY KEY, "c\xc2\x9b" securefile);
 	CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE NOTICE 'new %', NEW.name; RETURN NEW; END \$\$;
@@ -240,7 +240,7 @@ sql('CREATE VIEW seen AS SELECT * FROM docs');
 ends(0, qr/^$/, 'put through a view', \'x', 'put', '-t', 'seen', '-k', 'name', '-', 'v');
 ends(3, qr/^securefile: "seen" is not a table$/, 'verify of a view', 'verify', '-t', 'seen', '-k', 'name');
 ends(0, qr/1 sound/, 'verify of a name there', 'verify', '-t', 'seen', '-k', 'name', 'v');
-ends(0, qr/^$/, 'rm through a view', 'rm', '-t', 'seen', '-k', 'name', 'v');
+ends(0, qr/^$/, 'rm through a view', 'rm', '-q', '-t', 'seen', '-k', 'name', 'v');
 
 # tables and columns
 sql(q{CREATE SCHEMA "Odd Schema";

@@ -355,7 +355,7 @@ is((objects($out))[0]->{sqlstate}, '42501', 'JSON has the SQLSTATE');
 	trees_same('tree', 'out', 'all is there');
 	ends(0, qr/9 same/, 'verify', 'verify', '-t', 'docs', '--against', 'tree', map { "f$_" } 1 .. 9);
 }
-ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'new');
+ends(0, qr/^$/, 'rm', 'rm', '-q', '-t', 'docs', 'new');
 
 # a standby
 {

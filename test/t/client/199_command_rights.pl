@@ -182,7 +182,7 @@ sub read_files
 	ends(0, qr/2 got/, "$what: export", 'export', @$of, 'out', '*');
 	holds("out/$names[0]", 'small', "$what: what was exported");
 	ends(0, qr/2 same/, "$what: verify against a tree", 'verify', '--against', 'out', @$of);
-	ends(0, qr/^$/, "$what: rm", 'rm', @$of, @names);
+	ends(0, qr/^$/, "$what: rm", 'rm', '-q', @$of, @names);
 	return;
 }
 

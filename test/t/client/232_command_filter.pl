@@ -200,7 +200,7 @@ sql(q{CREATE ROLE clerk LOGIN; GRANT SELECT, INSERT ON docs TO clerk; ALTER TABL
 ends(1, qr/: 96 put, 13 failed;/, 'a policy that refuses some', 'import', '-U', 'clerk', '-t', 'docs', 'more');
 sql('ALTER TABLE docs DISABLE ROW LEVEL SECURITY');
 # verbs that take names stop, too
-ends(3, qr/^securefile: 2: permission denied for table docs\n$/, 'rm of several', 'rm', '-U', 'reader', '-t', 'docs', 2, 3, 4);
-ends(1, qr/^securefile: 2: permission denied for table docs\n$/, 'rm of one', 'rm', '-U', 'reader', '-t', 'docs', 2);
+ends(3, qr/^securefile: 2: permission denied for table docs\nsecurefile: rm: 1 failed in \S+ s\n$/, 'rm of several', 'rm', '-U', 'reader', '-t', 'docs', 2, 3, 4);
+ends(1, qr/^securefile: 2: permission denied for table docs\nsecurefile: rm: 1 failed in \S+ s\n$/, 'rm of one', 'rm', '-U', 'reader', '-t', 'docs', 2);
 
 done_testing();
