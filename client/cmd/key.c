@@ -97,6 +97,18 @@ compare_key(const PGresult *found, const char *key, const char *key_text, const 
 					 PQgetvalue(found, 0, KEY_TYPE), type);
 }
 
+/* The condition that the key is one of the array $1, compared likewise. */
+static char *
+compare_any(const PGresult *found, const char *key, const char *key_text)
+{
+	const char *type = PQgetvalue(found, 0, KEY_EQUALITY_TYPE);
+
+	if (PQgetisnull(found, 0, KEY_EQUALITY_TYPE))
+		return text_make("%s OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])", key_text);
+	return text_make("%s::%s OPERATOR(%s) ANY ($1::%s[]::%s[])", key, type,
+					 PQgetvalue(found, 0, KEY_EQUALITY), PQgetvalue(found, 0, KEY_TYPE), type);
+}
+
 /* They come from the server, and become a part of statements. */
 static bool
 names_are_names(const PGresult *found)
@@ -125,6 +137,7 @@ key_compare(Session *session, const char *type_oid, const char *key, const char 
 		comparison->condition = compare_key(found, key, comparison->text, text);
 		comparison->type = text_make("%s", as_text ? "pg_catalog.text" :
 									 PQgetvalue(found, 0, KEY_TYPE));
+		comparison->any = compare_any(found, key, comparison->text);
 	}
 	else if (found != NULL)
 		failure_say(failure, "the type of column %s is not there any more", key);
@@ -142,5 +155,6 @@ key_describe(Session *session, const char *type_oid, Target *target, Failure *fa
 	target->key_text = comparison.text;
 	target->key_type = comparison.type;
 	target->key_is_name = comparison.condition;
+	target->key_is_any = comparison.any;
 	return true;
 }

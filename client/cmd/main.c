@@ -5,6 +5,8 @@
  *
  *		options.c, optionvalue.c, help.c	the command line: table of options, table of verbs; help
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, mv.c, import.c, export.c, verify.c	the verbs
+ *		sync.c, surplus_rows.c, surplus_files.c, found.c	the verb that deletes what one
+ *						side has not; lists compared
  *		migrate.c		files that rows name by a path or URL (migrate.h has the map)
  *		generate.c		the verb that needs no server: a master key
  *		dump.c, restore.c	dumps; dump.c has the map of their parts
@@ -18,6 +20,7 @@
  *		query.c			statements
  *		local.c, sha256.c, walk.c, meta.c, tempfile.c	files, hashes, trees, times and modes,
  *						files that are being written
+ *		filter.c, follow.c	which files of a tree; links that are followed
  *		interrupt.c		leaving early
  *		output.c, quote.c, failure.c	results and messages
  *		progress.c, lock.c	progress; the lock of everything that is printed

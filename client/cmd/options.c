@@ -115,6 +115,19 @@ static const OptionRow option_rows[] = {
 	{VERB_IMPORT | VERB_VERIFY | VERB_SYNC | VERB_MIGRATE,
 		{"links", KEY_LINKS, "HOW", 0,
 			"Symbolic links: skip (the default), follow, keep or error", GROUP_WORK}, BY_FUNCTION},
+	{VERB_SYNC,
+		{"to-table", KEY_TO_TABLE, NULL, 0, "Make the table equal to DIR", GROUP_WORK}, FLAG(to_table)},
+	{VERB_SYNC,
+		{"to-tree", KEY_TO_TREE, NULL, 0, "Make DIR equal to the table", GROUP_WORK}, FLAG(to_tree)},
+	{VERB_SYNC,
+		{"delete", KEY_DELETE, NULL, 0,
+			"Delete what the other side has not, last, and only if all files could be copied", GROUP_WORK}, FLAG(delete)},
+	{VERB_SYNC,
+		{"force", KEY_FORCE, NULL, 0,
+			"Delete also when the other side is empty, missing, or could not be read completely", GROUP_WORK}, FLAG(force)},
+	{VERB_SYNC,
+		{"max-delete", KEY_MAX_DELETE, "N", 0,
+			"Delete nothing if it would be more than N files", GROUP_WORK}, BY_FUNCTION},
 	{VERB_LS,
 		{"long", 'l', NULL, 0,
 			"Show how many bytes are stored, and the ratio", GROUP_WORK}, FLAG(details)},
@@ -230,6 +243,10 @@ static const Verb verbs[] = {
 		"write stored files below a directory",
 		"Writes stored files below DIR, their names being the paths. What is there already is skipped.",
 		1, 2, verb_export},
+	{"sync", VERB_SYNC, "DIR",
+		"make the table equal to a directory, or a directory equal to the table",
+		"Makes the table equal to the tree DIR (--to-table), or the tree equal to the table (--to-tree). What differs is replaced; with --delete, what the other side has not is deleted.",
+		1, 1, verb_sync},
 	{"verify", VERB_VERIFY, "[NAME...]",
 		"check stored files, or compare them with a directory",
 		"Reads everything and checks it: the whole column with securefile_check(), or the files named.",
@@ -322,17 +339,31 @@ check_before(const Parse *parse, struct argp_state *state)
 					   parse->verb->name, option_rows[i].option.name);
 }
 
+/* Which side is changed has to be said, since the other one would lose files. */
+static void
+check_sync(Options *options, struct argp_state *state)
+{
+	if (options->to_table == options->to_tree)
+		argp_error(state, "say which side is changed: --to-table, so that the table becomes equal "
+				   "to DIR, or --to-tree, so that DIR becomes equal to the table");
+	if ((options->force || options->max_delete >= 0) && !options->delete)
+		argp_error(state, "--force and --max-delete need --delete");
+	options->replace = true;
+}
+
 /* Checks that need the whole line. */
 static void
 check_whole(const Parse *parse, struct argp_state *state)
 {
-	const Options *options = parse->options;
+	Options    *options = parse->options;
 	const Verb *verb = parse->verb;
 	bool		moves = (verb->bit & (VERB_MV | VERB_CP)) != 0;
 
 	/* the first argument, for which --prefix may stand */
 	int			named = options->has_prefix && (moves || verb->bit == VERB_RM) ? 1 : 0;
 
+	if (verb->bit == VERB_SYNC)
+		check_sync(options, state);
 	if (verb->bit == VERB_DUMP || verb->bit == VERB_RESTORE)
 	{
 		const char *wrong = options->nargs < 1 ? NULL : dump_options_wrong(options, verb);

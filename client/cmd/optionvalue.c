@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,9 @@ parse_number_option(Options *options, int key, char *arg, struct argp_state *sta
 			break;
 		case KEY_RETRIES:
 			options->retries = parse_number("retries", arg, 0, MAX_RETRIES, state);
+			break;
+		case KEY_MAX_DELETE:
+			options->max_delete = parse_number("max-delete", arg, 0, INT_MAX, state);
 			break;
 		case KEY_KEEP:
 			options->keep = parse_number("keep", arg, 1, MOST_KEPT, state);

@@ -195,7 +195,8 @@ output_file(const char *name, Action action, int64_t bytes)
 	if (options->json)
 		output_record(json_pack("{s:o, s:s, s:I}", "name", output_json_name(name),
 								"action", action_names[action], "length", (json_int_t) bytes));
-	else if (options->verbose || options->dry_run || told.verb->bit == VERB_SYNC)
+	else if (options->verbose || options->dry_run ||
+			 (told.verb->bit == VERB_SYNC && !options->quiet))
 		output_line("%s %s", action_names[action], output_quoted(name));
 }
 

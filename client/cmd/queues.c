@@ -66,29 +66,6 @@ queue_of(const Shard *shard, Nodes *nodes)
 	return number;
 }
 
-/* Add a name to the text of an array, in quotes. */
-static char *
-add_name(char *array, size_t *length, const char *prefix, const char *path)
-{
-	const char *parts[] = {prefix, path};
-
-	array = realloc(array, *length + 2 * (strlen(prefix) + strlen(path)) + 5);
-	if (array == NULL)
-		abort();
-	array[*length] = *length > 0 ? ',' : '{';
-	(*length)++;
-	array[(*length)++] = '"';
-	for (int i = 0; i < 2; i++)
-		for (const char *c = parts[i]; *c != '\0'; c++)
-		{
-			if (*c == '"' || *c == '\\')
-				array[(*length)++] = '\\';
-			array[(*length)++] = *c;
-		}
-	array[(*length)++] = '"';
-	return array;
-}
-
 /* Files [first, end): their shards and queues.  False if the server cannot tell. */
 static bool
 ask(Session *session, const FoundList *list, const char *prefix, size_t first, size_t end,
@@ -103,9 +80,7 @@ ask(Session *session, const FoundList *list, const char *prefix, size_t first, s
 	bool		good;
 
 	for (size_t i = first; i < end; i++)
-		array = add_name(array, &length, prefix, list->files[i].path);
-	array[length++] = '}';
-	array[length] = '\0';
+		array = text_add_name(array, &length, prefix, list->files[i].path);
 	values[1] = array;
 	result = session_rows(session, &ignored, 4, sql, 2, values);
 	good = result != NULL && (size_t) PQntuples(result) == end - first;

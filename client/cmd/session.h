@@ -28,6 +28,7 @@ typedef struct Target
 	char	   *key_text;		/* expression: the name as text */
 	char	   *key_type;		/* its type, or text */
 	char	   *key_is_name;	/* condition: the name of the row is $1 */
+	char	   *key_is_any;		/* condition: it is one of the array $1 */
 	char	   *plain_column;	/* without quotes, as functions want it */
 	char	   *storage;		/* expression: securefile_storage() of a file */
 	char	   *digest;			/* expression: SHA-256 of a file, in
@@ -128,6 +129,7 @@ typedef struct KeyComparison
 {
 	char	   *text;			/* expression: its value as text */
 	char	   *condition;		/* it is the value that another expression has */
+	char	   *any;			/* it is one of the array $1 */
 	char	   *type;			/* of that expression */
 } KeyComparison;
 
@@ -135,7 +137,7 @@ typedef struct KeyComparison
 extern bool key_compare(Session *session, const char *type_oid, const char *key, const char *text,
 						KeyComparison *comparison, Failure *failure);
 
-/* Fill in key_text and key_is_name, for a key of that type. */
+/* Fill in key_text, key_is_name and key_is_any, for a key of that type. */
 extern bool key_describe(Session *session, const char *type_oid, Target *target, Failure *failure);
 
 /* ---- target.c ---- */

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "text.h"
 
@@ -24,4 +25,30 @@ text_make(const char *format, ...)
 	if (length < 0)
 		abort();
 	return text;
+}
+
+char *
+text_add_name(char *array, size_t *length, const char *prefix, const char *path)
+{
+	const char *parts[] = {prefix, path};
+
+	array = realloc(array, *length + 2 * (strlen(prefix) + strlen(path)) + 5);
+	if (array == NULL)
+		abort();
+	if (*length == 0)
+		array[(*length)++] = '{';
+	else
+		array[*length - 1] = ',';
+	array[(*length)++] = '"';
+	for (int i = 0; i < 2; i++)
+		for (const char *c = parts[i]; *c != '\0'; c++)
+		{
+			if (*c == '"' || *c == '\\')
+				array[(*length)++] = '\\';
+			array[(*length)++] = *c;
+		}
+	array[(*length)++] = '"';
+	array[(*length)++] = '}';
+	array[*length] = '\0';
+	return array;
 }

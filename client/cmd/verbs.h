@@ -21,6 +21,7 @@ extern int	verb_mv(const Options *options);
 extern int	verb_cp(const Options *options);
 extern int	verb_import(const Options *options);
 extern int	verb_export(const Options *options);
+extern int	verb_sync(const Options *options);
 extern int	verb_verify(const Options *options);
 extern int	verb_migrate(const Options *options);
 extern int	verb_dump(const Options *options);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "found.h"
 #include "list.h"
 #include "names.h"
 #include "output.h"
@@ -151,27 +152,22 @@ verify_one(Session *session, void *arg, size_t number)
 static void
 find_missing(const Verify *verify)
 {
-	FoundList	local = {NULL, 0, 0, 0};
-	FoundList	stored = verify->list;
+	FoundList	local = {0};
+	FoundList	missing;
+	Sorted		stored = found_sort(&verify->list, strlen(verify->options->prefix));
 	Failure		failure;
 
 	failure_say(&failure, "is not stored");
 	walk_tree(verify->top, verify->options, &local, output_passed);
-	stored.files = malloc((stored.count + 1) * sizeof(Found));
-	if (stored.files == NULL)
-		abort();
-	if (stored.count > 0)
-		memcpy(stored.files, verify->list.files, stored.count * sizeof(Found));
-	walk_sort(&stored);
-	for (size_t i = 0; i < local.count; i++)
+	missing = found_less(&local, 0, &stored);
+	for (size_t i = 0; i < missing.count; i++)
 	{
-		char	   *name = text_make("%s%s", verify->options->prefix, local.files[i].path);
+		char	   *name = text_make("%s%s", verify->options->prefix, missing.files[i].path);
 
-		if (walk_find(&stored, name) == NULL)
-			output_failed(name, &failure);
+		output_failed(name, &failure);
 		free(name);
 	}
-	free(stored.files);
+	free(stored.paths);
 }
 
 /* List the files to look at one by one: the named ones, or with --against all. */
