@@ -101,8 +101,7 @@ say_interrupted(void)
 	/* a thread whose reader does not read may hold the lock for ever */
 	if (!output_lock_within(1))
 		return;
-	progress_hide();
-	fprintf(stderr, "securefile: interrupted\n");
+	output_interrupted();
 }
 
 /* The thread: waits for the first signal, and ends the process. */

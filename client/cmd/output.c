@@ -301,6 +301,19 @@ output_status(int status)
 	return status == EXIT_DONE && told.counts[ACTION_FAILED] > 0 ? EXIT_SOME : status;
 }
 
+void
+output_interrupted(void)
+{
+	progress_hide();
+	fprintf(stderr, "securefile: interrupted\n");
+	for (int i = 0; i < NUM_ACTIONS; i++)
+		if (told.counts[i] > 0 && !told.options->quiet)
+		{
+			summary_text(seconds_passed());
+			break;
+		}
+}
+
 int
 output_end(int status)
 {

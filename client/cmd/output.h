@@ -86,6 +86,12 @@ extern void output_broken(void) __attribute__((noreturn));
 /* The exit status: the given one, or EXIT_SOME if a file failed. */
 extern int	output_status(int status);
 
+/*
+ * Say that the process ends by a signal, and what was done before; the caller has the lock, and no
+ * thread prints anything afterwards.
+ */
+extern void output_interrupted(void);
+
 /* Print the summary of a verb that works on many files; returns the exit status. */
 extern int	output_end(int status);
 
