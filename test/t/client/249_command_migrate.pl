@@ -25,7 +25,7 @@ sub table_with
 	my (@paths) = @_;
 	my $number = 0;
 	sql('DROP TABLE IF EXISTS docs', 'CREATE TABLE docs (id int PRIMARY KEY, path text, document securefile)', 'GRANT SELECT ON docs TO reader',
-		map { 'INSERT INTO docs VALUES (' . ++$number . ', $path$' . $_ . '$path$)' } @paths);
+		'INSERT INTO docs VALUES ' . join ', ', map { '(' . ++$number . ', $path$' . $_ . '$path$)' } @paths);
 	return;
 }
 
