@@ -12,10 +12,10 @@ use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
 
-our @EXPORT = qw(try_stacks);
+our @EXPORT = qw(report_lines try_stacks);
 
 # One test for each line that they print.
-sub report
+sub report_lines
 {
 	my ($lines) = @_;
 	foreach my $line (split /\n/, $lines)
@@ -47,7 +47,7 @@ sub try_stacks
 
 	as_caller('env', @server, 'sh', '-c', 'out=$1; shift; exec "$@" >"$out" 2>&1', 'sh', $log, "$FindBin::RealBin/../../drivers/run", @stacks);
 	my $lines = slurp_file($log);
-	report($lines);
+	report_lines($lines);
 	like($lines, qr/^\d+ passed, 0 failed, \d+ skipped$/m, 'all was tried') or diag($lines);
 	note("figures: drivers: @stacks: $1") if $lines =~ /^(\d+ passed, .*)/m;
 	$node->stop;
