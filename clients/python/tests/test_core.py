@@ -3,11 +3,15 @@
 import gc
 import io
 import os
+import pathlib
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
 import warnings
+from unittest import mock
 
 import psycopg
 from common import DATA, LONG, MB, Server
@@ -175,6 +179,8 @@ class Files(Server):
         second = threading.Thread(target=self.append, args=(b"2",))
         with self.open("ab") as file:
             second.start()
+            while not self.other.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                self.assertTrue(second.is_alive())
             file.write(b"1")
         second.join()
         self.assertEqual(self.stored(), b"012")
@@ -238,6 +244,14 @@ class Files(Server):
 
 
 class Transfers(Server):
+    def setUp(self):
+        super().setUp()
+        if not LONG:
+            # several windows for short values
+            small = mock.patch("pgsecurefile._transfer.WINDOW_BYTES", MB)
+            small.start()
+            self.addCleanup(small.stop)
+
     def put(self, source, name="a", **options):
         return pgsecurefile.put(self.conn, "docs", "document", name, source, **options)
 
@@ -465,3 +479,12 @@ class Type(Server):
         conn = self.connect(autocommit=False)
         pgsecurefile.register(conn)
         self.assertEqual(conn.info.transaction_status, psycopg.pq.TransactionStatus.IDLE)
+
+
+class Example(Server):
+    def test_first(self):
+        """the program of doc/drivers.md"""
+        self.conn.execute("DROP TABLE IF EXISTS videos")
+        program = pathlib.Path(__file__).parents[1] / "examples/first.py"
+        done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+        self.assertEqual((done.stdout, done.stderr), ("b'\\x00\\x00\\x00\\x00\\x00\\x00last' 2\n", ""))
