@@ -98,6 +98,43 @@ local_hash(int fd, uint64_t *hash, Failure *failure)
 	return good;
 }
 
+/* The beginning of a file that is hashed. */
+typedef struct HashedStart
+{
+	XXH3_state_t *state;
+	int64_t		left;
+} HashedStart;
+
+/* A SparseTake; false at the end of the beginning. */
+static bool
+add_start_to_hash(void *arg, const void *bytes, size_t size)
+{
+	HashedStart *start = arg;
+	size_t		taken = (int64_t) size < start->left ? size : (size_t) start->left;
+
+	XXH3_64bits_update(start->state, bytes, taken);
+	start->left -= (int64_t) taken;
+	return start->left > 0;
+}
+
+bool
+local_hash_start(int fd, int64_t length, uint64_t *hash, Failure *failure)
+{
+	HashedStart start = {XXH3_createState(), length};
+	bool		good;
+
+	if (start.state == NULL)
+		abort();
+	XXH3_64bits_reset(start.state);
+	good = lseek(fd, 0, SEEK_SET) == 0 &&
+		(sparse_each(fd, add_start_to_hash, &start) >= 0 || errno == 0);
+	if (!good)
+		failure_errno(failure, "could not read the file");
+	*hash = XXH3_64bits_digest(start.state);
+	XXH3_freeState(start.state);
+	return good;
+}
+
 /* A SparseTake that only has the bytes counted. */
 static bool
 count_only(void *arg, const void *bytes, size_t size)

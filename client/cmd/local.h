@@ -61,6 +61,9 @@ extern bool local_write(int fd, const void *buffer, size_t size);
  */
 extern bool local_hash(int fd, uint64_t *hash, Failure *failure);
 
+/* The same of so many bytes at its beginning, or of all if there are fewer. */
+extern bool local_hash_start(int fd, int64_t length, uint64_t *hash, Failure *failure);
+
 /*
  * Open a regular file of a directory for reading, and tell its length; a symbolic link is
  * not followed.  -1 after a failure, with errno ENOENT if there is nothing of that name and

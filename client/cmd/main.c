@@ -12,7 +12,7 @@
  *		dump.c, restore.c	dumps; dump.c has the map of their parts
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
- *		reserved.c		names of files that are not complete
+ *		resume.c, reserved.c	a file that is stored in parts; its name until it is complete
  *		list.c			names and lengths of the stored files
  *		storage.c		what is stored of a file
  *		session.c, password.c	connections

@@ -24,6 +24,7 @@
 #include "reserved.h"
 #include "verbs.h"
 
+#define DEFAULT_PART	256
 #define DEFAULT_JOBS	4
 #define DEFAULT_TIMEOUT	60
 #define DEFAULT_RETRIES	3
@@ -136,6 +137,13 @@ static const OptionRow option_rows[] = {
 	{VERB_LS | VERB_STAT,
 		{"total", KEY_TOTAL, NULL, 0, "Show the number of files and their bytes, too", GROUP_WORK},
 		FLAG(total)},
+	{VERB_PUT,
+		{"resume", KEY_RESUME, NULL, 0,
+			"Store the file in parts, and go on where the same command was interrupted", GROUP_WORK},
+		FLAG(resume)},
+	{VERB_PUT,
+		{"part-size", KEY_PART_SIZE, "N", 0,
+			"With --resume: megabytes (of 1,048,576 bytes) of a part (256)", GROUP_WORK}, BY_FUNCTION},
 	{VERB_LS | VERB_RM,
 		{"unfinished", KEY_UNFINISHED, NULL, 0,
 			"Files whose \"put --resume\" has not come to its end", GROUP_WORK}, FLAG(unfinished)},
@@ -384,6 +392,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 				   RESERVED_PREFIX);
 	if (verb->bit == VERB_PUT && strcmp(options->args[0], "-") == 0 && options->nargs == 1)
 		argp_error(state, "standard input has no name: give one");
+	if (options->resume && strcmp(options->args[0], "-") == 0)
+		argp_error(state, "--resume wants a file, not standard input");
 	if (verb->bit == VERB_GET && options->json && options->nargs == 2 &&
 		strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--json and the file cannot both go to standard output");
@@ -518,6 +528,7 @@ options_parse(int argc, char **argv, Options *options)
 	memset(options, 0, sizeof(*options));
 	options->prefix = "";
 	options->jobs = DEFAULT_JOBS;
+	options->part_size = DEFAULT_PART;
 	options->max_delete = -1;
 	options->timeout = DEFAULT_TIMEOUT;
 	options->retries = DEFAULT_RETRIES;

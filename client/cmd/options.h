@@ -65,6 +65,8 @@ typedef struct Options
 	bool		human;
 	bool		total;
 	bool		unfinished;
+	bool		resume;
+	int			part_size;		/* of put --resume, in MiB */
 	bool		append;
 	int			jobs;
 	const char *prefix;			/* never null */

@@ -15,6 +15,7 @@
 #include "output.h"
 
 #define MAX_JOBS		64
+#define MAX_PART		256
 #define MOST_KEPT		1000000
 #define MAX_TIMEOUT		86400
 #define MAX_RETRIES		20
@@ -121,6 +122,9 @@ parse_number_option(Options *options, int key, char *arg, struct argp_state *sta
 			break;
 		case KEY_MAX_SIZE:
 			options->max_size = parse_bytes("max-size", arg, state);
+			break;
+		case KEY_PART_SIZE:
+			options->part_size = parse_number("part-size", arg, 1, MAX_PART, state);
 			break;
 		case KEY_TIMEOUT:
 			options->timeout = parse_number("timeout", arg, 1, MAX_TIMEOUT, state);

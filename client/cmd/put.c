@@ -13,6 +13,7 @@
 
 #include "local.h"
 #include "output.h"
+#include "resume.h"
 #include "transfer.h"
 #include "verbs.h"
 
@@ -52,7 +53,8 @@ put_one(Session *session, const Options *options, const char *name, int fd,
 	*action = stored.file ? ACTION_REPLACED : ACTION_PUT;
 	if (!options->quiet)
 		progress_begin(0, fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1);
-	*bytes = transfer_put(session, options, name, stored.row, fd, failure);
+	*bytes = options->resume ? resume_put(session, options, name, &stored, fd, failure) :
+		transfer_put(session, options, name, stored.row, fd, failure);
 	progress_end();
 	return *bytes >= 0;
 }

@@ -75,10 +75,9 @@ source_settle(Source *source)
 }
 
 bool
-source_check_unchanged(Source *source)
+source_is_same(Source *source)
 {
 	const struct stat *before = &source->file.before;
-	int64_t		expected = source->total < 0 ? 0 : source->total;
 	struct stat after;
 
 	if (!S_ISREG(before->st_mode))
@@ -86,11 +85,34 @@ source_check_unchanged(Source *source)
 	if (fstat(source->file.fd, &after) != 0)
 		return failure_errno(source->failure, "could not look at the file");
 	if (after.st_size == before->st_size &&
-		(source->done == expected || sparse_length_is_unknown(before)) &&
 		same_time(&after.st_mtim, &before->st_mtim) &&
 		same_time(&after.st_ctim, &before->st_ctim))
 		return true;
 	return say_changed(source);
+}
+
+bool
+source_check_unchanged(Source *source)
+{
+	const struct stat *before = &source->file.before;
+	int64_t		expected = source->total < 0 ? 0 : source->total;
+
+	if (!source_is_same(source))
+		return false;
+	return !S_ISREG(before->st_mode) || source->done == expected ||
+		sparse_length_is_unknown(before) || say_changed(source);
+}
+
+bool
+source_begin(Source *source, int fd, Failure *failure)
+{
+	*source = (Source) {.failure = failure};
+	if (!sparse_begin(&source->file, fd))
+		return failure_errno(failure, "could not look at the file");
+	if (!source_settle(source))
+		return false;
+	source->total = sparse_left(&source->file);
+	return true;
 }
 
 int64_t

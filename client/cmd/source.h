@@ -25,7 +25,13 @@ typedef struct Source
 /* At the start: wait until the file has not changed for a moment.  False: it keeps changing. */
 extern bool source_settle(Source *source);
 
-/* At the end: is the file unchanged since the start?  Only a regular file can be checked. */
+/* Begin at the position of fd, and wait so. */
+extern bool source_begin(Source *source, int fd, Failure *failure);
+
+/* In the middle: is the file unchanged since the start?  Only a regular file can be checked. */
+extern bool source_is_same(Source *source);
+
+/* At the end: the same, and have all of its bytes been read? */
 extern bool source_check_unchanged(Source *source);
 
 /* A pgsf_source: the next bytes; the end of a file that changed is a failure. */

@@ -221,17 +221,16 @@ insert_statement(const Session *session, const Options *options, const char *val
 	return sql;
 }
 
-/* The statement that stores a value.  $1 is the name, from $2 on are the values of --set. */
-static char *
-put_statement(const Session *session, const Options *options, bool row_exists, const char *value)
+char *
+transfer_statement(const Session *session, const Options *options, bool row_exists,
+				   const char *value)
 {
 	return row_exists ? update_statement(session, options, value) :
 		insert_statement(session, options, value);
 }
 
-/* The values of $1 and --set, and room for one more; the caller frees the array. */
-static const char **
-put_values(const Options *options, const char *name)
+const char **
+transfer_values(const Options *options, const char *name)
 {
 	const char **values = calloc(options->nsets + 2, sizeof(char *));
 
@@ -250,8 +249,8 @@ put_whole(Session *session, const Options *options, const char *name, bool row_e
 {
 	int			last = options->nsets + 1;
 	char	   *parameter = text_make("$%d", last + 1);
-	char	   *sql = put_statement(session, options, row_exists, parameter);
-	const char **values = put_values(options, name);
+	char	   *sql = transfer_statement(session, options, row_exists, parameter);
+	const char **values = transfer_values(options, name);
 	Oid		   *types = calloc(last + 1, sizeof(Oid));
 	int		   *lengths = calloc(last + 1, sizeof(int));
 	int		   *formats = calloc(last + 1, sizeof(int));
@@ -288,8 +287,8 @@ put_stream(Session *session, const Options *options, const char *name, bool row_
 		   Source *source, Failure *failure)
 {
 	const Target *target = session->target;
-	char	   *sql = put_statement(session, options, row_exists, PGSF_VALUE);
-	const char **values = put_values(options, name);
+	char	   *sql = transfer_statement(session, options, row_exists, PGSF_VALUE);
+	const char **values = transfer_values(options, name);
 	pgsf_params params = {options->nsets + 1, NULL, values, NULL, NULL};
 	int64_t		bytes;
 
@@ -309,8 +308,8 @@ put_routed(Session *session, const Options *options, const char *name, bool row_
 {
 	char	   *empty = text_make("''::%s.securefile", session->target->extension);
 	char	   *sql = row_exists && options->nsets == 0 ? NULL :
-		put_statement(session, options, row_exists, empty);
-	const char **values = put_values(options, name);
+		transfer_statement(session, options, row_exists, empty);
+	const char **values = transfer_values(options, name);
 	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, source_next_sparse, source,
 		source->total};
 	int64_t		bytes = route_put(session, options, &put, failure);
@@ -368,7 +367,7 @@ put_through(Session *session, const Options *options, const char *name, bool row
 
 	if (row_exists || total < 0 || total > COPIED_MOST)
 		return put_in_memory(session, options, name, row_exists, source, failure);
-	row.values = values = put_values(options, name);
+	row.values = values = transfer_values(options, name);
 	stored = copied_put(session, options, &row, failure);
 	free(values);
 	return stored;
@@ -429,17 +428,11 @@ int64_t
 transfer_put(Session *session, const Options *options, const char *name,
 			 bool row_exists, int fd, Failure *failure)
 {
-	Source		source = {.failure = failure};
+	Source		source;
 	bool		stored;
 
-	if (!sparse_begin(&source.file, fd))
-	{
-		failure_errno(failure, "could not look at the file");
+	if (!source_begin(&source, fd, failure))
 		return -1;
-	}
-	if (!source_settle(&source))
-		return -1;
-	source.total = sparse_left(&source.file);
 	if (source.total >= BUFFER_SIZE || sparse_has_holes(&source.file))
 		stored = put_long(session, options, name, row_exists, &source, failure);
 	else

@@ -45,4 +45,14 @@ extern int64_t transfer_put(Session *session, const Options *options, const char
  */
 extern int64_t transfer_get(Session *session, const char *name, int fd, Failure *failure);
 
+/*
+ * The statement that stores a value, an expression; $1 is the name, from $2 on are the values of
+ * --set.  The caller frees it.
+ */
+extern char *transfer_statement(const Session *session, const Options *options, bool row_exists,
+								const char *value);
+
+/* These values, and room for one more; the caller frees the array. */
+extern const char **transfer_values(const Options *options, const char *name);
+
 #endif							/* SECUREFILE_TRANSFER_H */
