@@ -6,6 +6,7 @@
  *		dumprun.c		a dump: the list, and the threads that fetch
  *		dumpcolumn.c	the columns, and the statements that read them
  *		dumpobject.c	one object
+ *		pgdump.c		pg_dump, which runs beside it
  *		dumplist.c, dumpprune.c, dumpcheck.c	what works on a directory alone
  *		dumpdir.c, dumplease.c	the directory, and which commands work in it
  *		manifestwriter.c, manifestreader.c	the list of a dump
@@ -21,29 +22,72 @@
 #include "output.h"
 #include "verbs.h"
 
-/* Tell of tables whose rows cannot be told apart; with --all the others are dumped. */
+/* Does the dump run beside pg_dump? */
 static bool
-check_keys(Dump *dump, Failure *failure)
+has_pg_dump(const Options *options)
+{
+	return options->nargs > 1;
+}
+
+/* The length above which pg_dump leaves a file out; only these are dumped if nothing is said. */
+static bool
+find_longer(Session *session, Dump *dump, Failure *failure)
+{
+	PGresult   *result;
+
+	dump->longer = -1;
+	if (!has_pg_dump(dump->options) || dump->options->table != NULL || dump->options->all)
+		return true;
+	result = session_rows(session, failure, 1,
+						  "SELECT s.setting::pg_catalog.int8 OPERATOR(pg_catalog.*) 1024::pg_catalog.int8"
+						  " FROM pg_catalog.pg_settings s"
+						  " WHERE s.name OPERATOR(pg_catalog.=) 'securefile.dump_oversize_limit'", 0, NULL);
+	if (PQntuples(result) == 1)
+		dump->longer = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	else if (result != NULL)
+		failure_say(failure, "the server cannot leave files out of pg_dump\n"
+					"Hint: The library securefile has to be in shared_preload_libraries.");
+	PQclear(result);
+	return dump->longer >= 0;
+}
+
+/* Is the column to be dumped?  If its rows cannot be told apart, the user is told. */
+static bool
+check_key(Session *session, const Dump *dump, const DumpColumn *column, bool *kept,
+		  Failure *failure)
+{
+	bool		matters = true;
+
+	*kept = column->no_key == NULL;
+	if (*kept)
+		return true;
+	if (dump->longer >= 0 &&
+		!dumpcolumn_has_longer(session, column, dump->longer, &matters, failure))
+		return false;
+	failure_say(failure, "%s", column->no_key);
+	if (matters && dump->options->table == NULL)
+		output_failed(column->quoted_table, failure);
+	return dump->options->table == NULL;
+}
+
+/* Leave out tables whose rows cannot be told apart; the others are dumped. */
+static bool
+check_keys(Session *session, Dump *dump, Failure *failure)
 {
 	DumpColumns *found = &dump->columns;
-	int			kept = 0;
+	int			count = 0;
 
 	for (int i = 0; i < found->count; i++)
 	{
-		DumpColumn *column = &found->columns[i];
+		bool		kept;
 
-		if (column->no_key == NULL)
-			found->columns[kept++] = *column;
-		else
-		{
-			failure_say(failure, "%s", column->no_key);
-			if (dump->options->table != NULL)
-				return false;
-			output_failed(column->quoted_table, failure);
-		}
+		if (!check_key(session, dump, &found->columns[i], &kept, failure))
+			return false;
+		if (kept)
+			found->columns[count++] = found->columns[i];
 	}
-	found->count = kept;
-	return kept > 0 || failure_say(failure, "no column is left to dump");
+	found->count = count;
+	return count > 0 || failure_say(failure, "no column is left to dump");
 }
 
 /* Find the columns, and make their statements. */
@@ -53,15 +97,16 @@ prepare(Session *session, Dump *dump, Failure *failure)
 	const Options *options = dump->options;
 	Target		target = {0};
 	bool		good = dump_snapshot(session, dump, failure) &&
+		find_longer(session, dump, failure) &&
 		dumpcolumns_find(session, options, &dump->columns, failure) &&
-		check_keys(dump, failure) && target_find_extension(session, &target, failure);
+		check_keys(session, dump, failure) && target_find_extension(session, &target, failure);
 
 	for (int i = 0; good && i < dump->columns.count; i++)
 	{
 		DumpColumn *column = &dump->columns.columns[i];
 
 		good = dumpcolumn_statements(session, column, target.extension, options->verify,
-									 dump->more, failure);
+									 dump->longer, failure);
 		if (good && column->distributed && !options->quiet)
 			output_notice(NULL, "the files of a distributed table are not of one moment: "
 						  "there is no snapshot of all its nodes");
@@ -80,8 +125,33 @@ tell(const Dump *dump, const ManifestTotals *totals)
 								"files", (json_int_t) totals->files,
 								"bytes", (json_int_t) totals->bytes,
 								"failed", (json_int_t) totals->failed));
+	else if (has_pg_dump(dump->options))
+		output_notice(NULL, dump->name);	/* pg_dump may have written there */
 	else
 		output_line("%s", dump->name);
+}
+
+/* Dump, with pg_dump beside it; *part: pg_dump has failed. */
+static bool
+dump_both(Session *session, Dump *dump, ManifestTotals *totals, bool *part, Failure *failure)
+{
+	pid_t		process = 0;
+	Failure		reason;
+	bool		good;
+
+	*part = false;
+	if (has_pg_dump(dump->options) &&
+		!pgdump_begin(dump->options, dump->snapshot, &process, failure))
+		return false;
+	if (!dump->options->quiet)
+		progress_begin(0, -1);
+	good = dump_run(session, dump, totals, failure);
+	if (process > 0 && !pgdump_end(process, !good, &reason) && good)
+	{
+		output_message(&reason);
+		*part = true;
+	}
+	return good;
 }
 
 /* Make a dump; returns the exit status. */
@@ -92,17 +162,14 @@ make_dump(const Options *options)
 	ManifestTotals totals;
 	Failure		failure;
 	Session    *session;
+	bool		begun;
 	bool		good;
+	bool		part = false;
 
 	dump.dir = dumpdir_open(options->args[0], DUMPDIR_WRITE, &failure);
 	session = dump.dir == NULL ? NULL : session_more(options, NULL, &failure);
-	good = session != NULL && prepare(session, &dump, &failure);
-	if (good)
-	{
-		if (!options->quiet)
-			progress_begin(0, -1);
-		good = dump_run(session, &dump, &totals, &failure);
-	}
+	begun = session != NULL && prepare(session, &dump, &failure);
+	good = begun && dump_both(session, &dump, &totals, &part, &failure);
 	if (!good)
 		output_message(&failure);
 	if (session != NULL)
@@ -111,7 +178,9 @@ make_dump(const Options *options)
 		dumpdir_close(dump.dir);
 	if (good)
 		tell(&dump, &totals);
-	return output_end(good ? EXIT_DONE : EXIT_SETUP);
+	if (!begun)
+		return EXIT_SETUP;
+	return output_end(!good ? EXIT_SETUP : part ? EXIT_SOME : EXIT_DONE);
 }
 
 int

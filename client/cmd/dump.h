@@ -53,7 +53,7 @@ typedef struct Dump
 	const Options *options;
 	DumpDir    *dir;
 	DumpColumns columns;
-	const char *more;			/* condition: only these files; null: all */
+	int64_t		longer;			/* only files that are longer; -1: all */
 	char	   *snapshot;
 	char	   *set_snapshot;
 	char	   *name;
@@ -72,6 +72,15 @@ extern bool dump_snapshot(Session *session, Dump *dump, Failure *failure);
 
 /* Write all columns to the directory. */
 extern bool dump_run(Session *session, Dump *dump, ManifestTotals *totals, Failure *failure);
+
+/* ---- pgdump.c ---- */
+
+/* Start pg_dump, as the arguments say, with that snapshot. */
+extern bool pgdump_begin(const Options *options, const char *snapshot, pid_t *process,
+						 Failure *failure);
+
+/* Wait for its end, or end it.  False: it has failed. */
+extern bool pgdump_end(pid_t process, bool cancel, Failure *failure);
 
 /* ---- dumplist.c, dumpprune.c, dumpcheck.c ---- */
 

@@ -16,8 +16,8 @@
 #include "dumpcolumn.h"
 #include "text.h"
 
-/* The server digests what is not longer, kept or not, when it makes the list. */
-#define SHORT_BYTES		"8000"
+/* What is not longer lies in its row.  The server digests it when it makes the list. */
+#define IN_ROW_BYTES	4000
 
 static char *
 copy_of(const PGresult *result, int row, int column)
@@ -324,36 +324,76 @@ list_of(const DumpColumn *column)
 	return list;
 }
 
+/*
+ * The SHA-256 in the list: the kept one, or of a file in its row.  No other file is read there: if
+ * one of them is damaged, there shall be a list nevertheless.  A file that a dump has left out, and
+ * that was not restored, has no SHA-256.
+ */
+static char *
+hash_of(const DumpColumn *column, const char *extension, const char *typed)
+{
+	bool		in_rows = strstr(column->type, "disable_storage_in_row") == NULL;
+
+	return text_make("pg_catalog.encode(CASE WHEN %s.securefile_unfilled(%s) THEN NULL"
+					 " WHEN pg_catalog.length(%s) OPERATOR(pg_catalog.<=) %d::pg_catalog.int8"
+					 " THEN %s.securefile_digest(%s)"
+					 " ELSE %s.securefile_kept_digest(%s) END, 'hex')", extension, typed,
+					 column->quoted_column, in_rows ? IN_ROW_BYTES : -1, extension, typed,
+					 extension, typed);
+}
+
+/* The condition that a file is longer; with longer -1: nothing. */
+static char *
+longer_than(const DumpColumn *column, int64_t longer)
+{
+	if (longer < 0)
+		return text_make("%s", "");
+	return text_make(" WHERE pg_catalog.length(%s) OPERATOR(pg_catalog.>) %lld::pg_catalog.int8",
+					 column->quoted_column, (long long) longer);
+}
+
+bool
+dumpcolumn_has_longer(Session *session, const DumpColumn *column, int64_t longer, bool *has,
+					  Failure *failure)
+{
+	char	   *condition = longer_than(column, longer);
+	char	   *sql = text_make("SELECT true FROM %s%s LIMIT 1", column->quoted_table, condition);
+	PGresult   *result = session_rows(session, failure, 1, sql, 0, NULL);
+
+	*has = PQntuples(result) > 0;
+	PQclear(result);
+	free(sql);
+	free(condition);
+	return result != NULL;
+}
+
 bool
 dumpcolumn_statements(Session *session, DumpColumn *column, const char *extension, bool verify,
-					  const char *more, Failure *failure)
+					  int64_t longer, Failure *failure)
 {
 	const char *file = column->quoted_column;
 	const char *only = column->partitioned || column->distributed ? "" : "ONLY ";
 	char	   *condition = condition_of(session, column, failure);
 	char	   *typed = text_make("%s::%s.securefile", file, extension);
+	char	   *hash = hash_of(column, extension, typed);
 	char	   *values = list_of(column);
-	char	   *hash;
+	char	   *where = longer_than(column, longer);
 
 	if (condition == NULL)
 		return false;
-	hash = text_make("pg_catalog.encode(CASE WHEN pg_catalog.length(%s)"
-					 " OPERATOR(pg_catalog.<=) " SHORT_BYTES " THEN %s.securefile_digest(%s)"
-					 " ELSE %s.securefile_kept_digest(%s) END, 'hex')", file, extension, typed,
-					 extension, typed);
 	column->list = text_make("COPY (SELECT %s, pg_catalog.length(%s), %s%s"
-							 " FROM %s%s%s%s) TO STDOUT",
+							 " FROM %s%s%s) TO STDOUT",
 							 column->distributed ? "NULL, NULL" : "tableoid, ctid", file,
-							 verify ? "NULL" : hash, values, only, column->quoted_table,
-							 more != NULL ? " WHERE " : "", more != NULL ? more : "");
-	free(hash);
-	free(values);
+							 verify ? "NULL" : hash, values, only, column->quoted_table, where);
 	column->file = text_make("SELECT %s FROM %s%s WHERE %s", file, only, column->quoted_table,
 							 condition);
 	column->digests = text_make("SELECT pg_catalog.encode(%s.securefile_kept_digest(%s), 'hex'),"
 								" pg_catalog.encode(%s.securefile_digest(%s, 'sha256'), 'hex')"
 								" FROM %s%s WHERE %s", extension, typed, extension, typed, only,
 								column->quoted_table, condition);
+	free(where);
+	free(values);
+	free(hash);
 	free(typed);
 	free(condition);
 	return true;

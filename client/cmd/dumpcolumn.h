@@ -66,10 +66,15 @@ extern bool dumpcolumns_find(Session *session, const Options *options, DumpColum
 /*
  * Make the statements.  A row of list begins with tableoid, ctid, length and SHA-256 (null: it has
  * to be read); the values of rows follow.  The parameters of the others are tableoid and ctid, or
- * for a distributed table the key.  verify: no kept hash is trusted.  more: only longer files.
+ * for a distributed table the key.  verify: no kept hash is trusted.  longer: only files that are
+ * longer; -1: all rows.
  */
 extern bool dumpcolumn_statements(Session *session, DumpColumn *column, const char *extension,
-								  bool verify, const char *more, Failure *failure);
+								  bool verify, int64_t longer, Failure *failure);
+
+/* Has it files that are longer?  False after a failure. */
+extern bool dumpcolumn_has_longer(Session *session, const DumpColumn *column, int64_t longer,
+								  bool *has, Failure *failure);
 
 /* Is a name one of a list with commas? */
 extern bool dumpcolumn_is_listed(const char *list, const char *name);

@@ -20,6 +20,15 @@ wrong_locally(const Options *options)
 	return NULL;
 }
 
+/* Its name, or a path to it. */
+static bool
+is_pg_dump(const char *program)
+{
+	const char *slash = strrchr(program, '/');
+
+	return strcmp(slash == NULL ? program : slash + 1, "pg_dump") == 0;
+}
+
 const char *
 dump_options_wrong(const Options *options, const Verb *verb)
 {
@@ -35,7 +44,7 @@ dump_options_wrong(const Options *options, const Verb *verb)
 		return "--table and --all exclude each other";
 	if (options->table == NULL && !options->all && !with_pg_dump)
 		return "say with -t which table, or --all";
-	if (with_pg_dump && strcmp(options->args[1], "pg_dump") != 0)
+	if (with_pg_dump && !is_pg_dump(options->args[1]))
 		return "behind DIR comes only pg_dump with its options";
 	if (verb->bit == VERB_DUMP && options->dry_run)
 		return "--dry-run of dump goes with --prune only";

@@ -483,7 +483,7 @@ describe(Session *session, const Dump *dump)
 	for (int i = 0; i < dump->columns.count; i++)
 		json_array_append_new(columns, dumpcolumn_describe(&dump->columns.columns[i]));
 	return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o}", "securefile_dump", MANIFEST_VERSION,
-					 "started", dump->name, "only", dump->more != NULL ? "oversize" : "all",
+					 "started", dump->name, "only", dump->longer >= 0 ? "oversize" : "all",
 					 "database", output_json_name(PQdb(session->conn)),
 					 "encoding", encoding == NULL ? "" : encoding, "columns", columns);
 }

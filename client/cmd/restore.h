@@ -24,8 +24,7 @@ typedef struct RestoreTable
 	const json_t *dumped;		/* that element of its header */
 	DumpColumn	target;
 	char	   *store_table;	/* where new values can be made */
-	char	   *digest;			/* expression: SHA-256 of a file, in
-								 * hexadecimal */
+	char	   *extension;		/* schema of its functions */
 	int			nkeys;
 	int		   *keys;			/* numbers of values of a row */
 	char	  **key_types;

@@ -70,14 +70,26 @@ tell_row(const RestoreTable *table, const ManifestRow *row, Action action)
 
 /* ---- looking ---- */
 
-/* What is asked of a row that is there; length: of the dump's file. */
+/*
+ * What is asked of a row that is there; length: of the dump's file.  A file that pg_dump has left
+ * out is as good as none.
+ */
 static char *
 answers(const RestoreTable *table, const char *length)
 {
-	return text_make("%s IS NULL, pg_catalog.length(%s),"
-					 " CASE WHEN pg_catalog.length(%s) OPERATOR(pg_catalog.=) %s THEN %s END",
-					 table->target.quoted_column, table->target.quoted_column,
-					 table->target.quoted_column, length, table->digest);
+	const char *file = table->target.quoted_column;
+	char	   *typed = text_make("%s::%s.securefile", file, table->extension);
+	char	   *unfilled = text_make("%s.securefile_unfilled(%s)", table->extension, typed);
+	char	   *asked = text_make("%s IS NULL OR %s, pg_catalog.length(%s),"
+								  " CASE WHEN NOT %s AND pg_catalog.length(%s)"
+								  " OPERATOR(pg_catalog.=) %s"
+								  " THEN pg_catalog.encode(%s.securefile_digest(%s), 'hex') END",
+								  file, unfilled, file, unfilled, file, length, table->extension,
+								  typed);
+
+	free(unfilled);
+	free(typed);
+	return asked;
 }
 
 /* One row of VALUES: number, length, key. */

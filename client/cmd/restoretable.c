@@ -91,8 +91,7 @@ find_target(Session *session, const Options *options, const json_t *dumped, Rest
 	if (!good)
 		return false;
 	table->store_table = target.store_table;
-	table->digest = text_make("pg_catalog.encode(%s.securefile_digest(%s::%s.securefile), 'hex')",
-							  target.extension, table->target.quoted_column, target.extension);
+	table->extension = target.extension;
 	return true;
 }
 

@@ -18,6 +18,12 @@
 /* The password that the user typed: the first connection asks, the others use it. */
 static char *password = NULL;
 
+const char *
+session_password(void)
+{
+	return password;
+}
+
 /*
  * One attempt.  Names of files are UTF-8 nearly everywhere, whatever the locale of a
  * cron job is.  A user with another encoding sets PGCLIENTENCODING or names it in the

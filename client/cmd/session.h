@@ -78,6 +78,9 @@ typedef struct Session
 /* Make the first connection and find the target; NULL after a failure, which the user was told. */
 extern Session *session_first(const Options *options, Target *target);
 
+/* The password that the user typed, or NULL. */
+extern const char *session_password(void);
+
 /* Make a connection for another thread; NULL after a failure. */
 extern Session *session_more(const Options *options, const Target *target, Failure *failure);
 
