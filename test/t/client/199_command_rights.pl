@@ -153,7 +153,7 @@ like(spied(), qr/^mallory\.pair\d+\(varchar, varchar\)\npublic\.length\(varchar\
 
 my $large = bytes(1, 300_000);
 my @names = ('101', '102');
-write_file('tree/103', 'one more');
+write_file("$_/103", 'one more') foreach 'tree', 'less';
 write_file('tree/104', $large);
 
 # Two files put by a user of the command, null for the superuser.
@@ -186,13 +186,18 @@ sub read_files
 	return;
 }
 
-# Those that store what is there already.
+# Those that store what is there already, and make both sides equal.
 sub trees
 {
 	my ($what, $of) = @_;
 	ends(0, qr/2 put/, "$what: import", 'import', @$of, 'tree');
 	ends(0, qr/^$/, "$what: put --replace", 'put', '--replace', @$of, 'tree/104', '103');
 	ends(0, qr/1 replaced, 1 same|1 same, 1 replaced/, "$what: import --replace", 'import', '--replace', @$of, 'tree');
+	ends(0, qr/^$/, "$what: rm of a number", 'rm', '-q', @$of, '103');
+	ends(0, qr/1 put, 1 removed/, "$what: sync --to-table", 'sync', '--to-table', '--delete', @$of, 'less');
+	system('cp', '-r', 'tree', 'synced') == 0 or die 'cp failed';
+	ends(0, qr/1 same, 1 removed/, "$what: sync --to-tree", 'sync', '--to-tree', '--delete', @$of, 'synced');
+	system('rm', '-rf', 'synced');
 	return;
 }
 
