@@ -518,6 +518,43 @@ CREATE PROCEDURE securefile_rewrite_online("table" regclass, "column" name,
 COMMENT ON PROCEDURE securefile_rewrite_online(regclass, name, bigint, boolean)
 	IS 'store all values of a column again, with its options and key of today, while the table is in use; commits after each batch of about batch_bytes; only_keys: only values that are not encrypted with the current key, or not plain where the column does not encrypt';
 
+CREATE PROCEDURE securefile_migrate("table" regclass, "column" name,
+	to_type text DEFAULT NULL,
+	batch_rows bigint DEFAULT 1000,
+	batch_bytes bigint DEFAULT 67108864,
+	dry_run boolean DEFAULT false,
+	verify boolean DEFAULT true,
+	"unlink" boolean DEFAULT false,
+	keep_old boolean DEFAULT false,
+	missing text DEFAULT 'error',
+	published boolean DEFAULT false,
+	lock_timeout bigint DEFAULT 1000,
+	lock_tries bigint DEFAULT 100,
+	"abort" boolean DEFAULT false
+)
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+COMMENT ON PROCEDURE securefile_migrate(regclass, name, text, bigint, bigint, boolean, boolean, boolean, boolean, text, boolean, bigint, bigint, boolean)
+	IS 'change the type of a column while the table is in use: from bytea or oid (large objects) to securefile, or back; to_type: NULL for securefile; commits after each batch, goes on where an interrupted call has stopped, and locks the table for moments only';
+
+CREATE FUNCTION securefile_migrate_report("table" regclass, "column" name,
+	to_type text DEFAULT NULL,
+	missing text DEFAULT 'error',
+	"unlink" boolean DEFAULT false,
+	published boolean DEFAULT false,
+	OUT kind text,
+	OUT object text,
+	OUT action text,
+	OUT detail text
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_migrate_report(regclass, name, text, text, boolean, boolean)
+	IS 'what securefile_migrate() would do to a column and what depends on it: kept, rebuilt, lost, refuses';
+
+CREATE FUNCTION securefile_migrate_follow() RETURNS trigger
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+COMMENT ON FUNCTION securefile_migrate_follow()
+	IS 'trigger of a table that is being migrated: the new column follows the old one';
+
 CREATE FUNCTION securefile_set_tablespace("table" regclass, "column" name, tablespace name) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_set_tablespace(regclass, name, name)

@@ -203,6 +203,7 @@ typedef bool SfUpdateIndexes;
 #if PG_VERSION_NUM >= 160000
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_largeobject.h"
 #include "catalog/pg_tablespace.h"
 #include "utils/acl.h"
 #define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
@@ -211,6 +212,8 @@ typedef bool SfUpdateIndexes;
 	object_ownercheck(RelationRelationId, table_oid, role)
 #define sf_compat_owns_database(database, role) \
 	object_ownercheck(DatabaseRelationId, database, role)
+#define sf_compat_owns_large_object(object, role) \
+	object_ownercheck(LargeObjectRelationId, object, role)
 #else
 #include "utils/acl.h"
 #define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
@@ -219,6 +222,16 @@ typedef bool SfUpdateIndexes;
 	pg_class_ownercheck(table_oid, role)
 #define sf_compat_owns_database(database, role) \
 	pg_database_ownercheck(database, role)
+#define sf_compat_owns_large_object(object, role) \
+	pg_largeobject_ownercheck(object, role)
+#endif
+
+/* The type that a text names, with its modifier; 16 can be told not to throw. */
+#include "parser/parse_type.h"
+#if PG_VERSION_NUM >= 160000
+#define sf_compat_parse_type(text, type, typmod) ((void) parseTypeString(text, type, typmod, NULL))
+#else
+#define sf_compat_parse_type(text, type, typmod) parseTypeString(text, type, typmod, false)
 #endif
 
 /* 17 has a privilege for VACUUM, which the owner has */

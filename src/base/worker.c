@@ -25,6 +25,9 @@ describe(const SfWorker *worker, Oid db)
 	strlcpy(described.bgw_function_name, worker->function, sizeof(described.bgw_function_name));
 	strlcpy(described.bgw_name, worker->name, sizeof(described.bgw_name));
 	strlcpy(described.bgw_type, worker->name, sizeof(described.bgw_type));
+	SF_ASSERT(worker->extra_bytes <= SF_WORKER_EXTRA);
+	if (worker->extra != NULL)
+		memcpy(described.bgw_extra, worker->extra, worker->extra_bytes);
 	return described;
 }
 

@@ -13,6 +13,8 @@
 
 #include "postmaster/bgworker.h"
 
+#define SF_WORKER_EXTRA		BGW_EXTRALEN
+
 typedef struct SfWorker
 {
 	const char *name;			/* and type, in pg_stat_activity */
@@ -20,6 +22,8 @@ typedef struct SfWorker
 								 * or 0 */
 	BgWorkerStartTime start;
 	int			restart_s;		/* after a failure; BGW_NEVER_RESTART */
+	const void *extra;			/* what the function finds in bgw_extra, at */
+	Size		extra_bytes;	/* most SF_WORKER_EXTRA bytes; or NULL */
 } SfWorker;
 
 /* Have the postmaster start a worker that is connected to no database.  Call from _PG_init(). */

@@ -122,24 +122,6 @@ is_stale(const Batch *batch, Datum value)
 
 /* ---- one batch ---- */
 
-/*
- * Lock the row in a slot, without waiting.  False if somebody else has locked it, or has
- * changed it since the batch began.
- */
-static bool
-lock_row(const Batch *batch, TupleTableSlot *slot, Snapshot snapshot)
-{
-	TupleTableSlot *locked = table_slot_create(batch->rel, NULL);
-	ItemPointerData tid = slot->tts_tid;
-	TM_FailureData failure;
-	TM_Result	result = table_tuple_lock(batch->rel, &tid, snapshot, locked,
-										  GetCurrentCommandId(true), LockTupleNoKeyExclusive,
-										  LockWaitSkip, 0, &failure);
-
-	ExecDropSingleTupleTableSlot(locked);
-	return result == TM_Ok;
-}
-
 static int64
 length_of(Datum value)
 {
@@ -171,7 +153,7 @@ visit_row(Batch *batch, SfRowWriter *writer, TupleTableSlot *slot, SfRowContext 
 	if (isnull || !is_stale(batch, value))
 		return;
 	length = length_of(value);
-	if (!lock_row(batch, slot, writer->snapshot))
+	if (!sfi_ddl_writer_lock(writer, slot))
 	{
 		batch->at.skipped++;
 		return;

@@ -10,6 +10,7 @@
 #define SF_DDL_H
 
 #include "access/htup.h"
+#include "executor/tuptable.h"
 #include "space/space.h"
 #include "utils/snapshot.h"
 
@@ -106,5 +107,27 @@ extern AttrNumber sf_ddl_find_column(Oid table_oid, const char *column);
 
 /* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
 extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);
+
+/* ---- carry.c: values that are brought into a column of rows, for other rooms ---- */
+
+typedef struct SfCarrier SfCarrier;
+
+/*
+ * Begin to bring values into a column, of any type, of rows of a table, which is locked
+ * (RowExclusiveLock or more).  From here to the end a new snapshot is active, by which the rows
+ * are to be found; what was written is seen after the end.  The caller is in sf_rows_as_owner().
+ */
+extern SfCarrier *sf_ddl_carrier_begin(Relation rel, AttrNumber attnum);
+extern Snapshot sf_ddl_carrier_snapshot(const SfCarrier *carrier);
+extern void sf_ddl_carrier_end(SfCarrier *carrier);
+
+/*
+ * Lock a row, without waiting: false if somebody else has locked it, or has changed it since the
+ * snapshot was taken.  Then give it a value of the column, by an update that fires no trigger.  A
+ * value of a securefile column is put where it belongs, and the old one is freed.
+ */
+extern bool sf_ddl_carrier_lock(SfCarrier *carrier, TupleTableSlot *slot);
+extern void sf_ddl_carrier_put(SfCarrier *carrier, TupleTableSlot *slot,
+							   NullableDatum value);
 
 #endif							/* SF_DDL_H */

@@ -125,29 +125,27 @@ sfi_ddl_writer_begin(Relation rel)
 }
 
 /*
- * Update one row with another value of the column, insert index entries, and free the
- * old value: what UPDATE and the account trigger would do.
+ * Update one row with another value of a column of any type, insert index entries, and free the
+ * old value, if that is given: what UPDATE and the account trigger would do.
  */
 static void
-replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
-			  Datum old, Datum value)
+replace_value(SfRowWriter *writer, TupleTableSlot *slot, AttrNumber attnum, NullableDatum value,
+			  struct varlena *freed)
 {
 	TupleTableSlot *new_slot = writer->new_slot;
+	Oid			table_oid = RelationGetRelid(writer->rel);
 	int			natts = slot->tts_tupleDescriptor->natts;
 	SfUpdateIndexes update_indexes;
-	struct varlena *stored;
-	bool		frees;
 	ListCell   *lc;
 
-	SF_ASSERT(column->attnum > 0 && column->attnum <= natts);
+	SF_ASSERT(attnum > 0 && attnum <= natts);
 	SF_ASSERT(ItemPointerIsValid(&slot->tts_tid));
-	/* each column of the row counts it, also the one that is changed */
-	SF_ASSERT(list_member_int(writer->columns, column->attnum));
 	slot_getallattrs(slot);
 	ExecClearTuple(new_slot);
 	memcpy(new_slot->tts_values, slot->tts_values, natts * sizeof(Datum));
 	memcpy(new_slot->tts_isnull, slot->tts_isnull, natts * sizeof(bool));
-	new_slot->tts_values[column->attnum - 1] = value;
+	new_slot->tts_values[attnum - 1] = value.value;
+	new_slot->tts_isnull[attnum - 1] = value.isnull;
 	ExecStoreVirtualTuple(new_slot);
 
 	simple_table_tuple_update(writer->rel, &slot->tts_tid, new_slot,
@@ -155,14 +153,21 @@ replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
 		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
 												writer->estate, update_indexes));
-	stored = writer->keeps_old ? NULL : sfi_ddl_stored(old);
-	frees = stored != NULL && sf_read_form(stored) == SF_FORM_STORED;
-	if (frees)
-		sf_write_free(column->table_oid, column->attnum, stored, NULL);
+	if (freed != NULL)
+		sf_write_free(table_oid, attnum, freed, NULL);
+	/* each column of the row counts it, also the one that is changed */
 	foreach(lc, writer->columns)
-		sfi_ddl_see(column->table_oid, lfirst_int(lc), 1,
-					frees && lfirst_int(lc) == column->attnum);
+		sfi_ddl_see(table_oid, lfirst_int(lc), 1, freed != NULL && lfirst_int(lc) == attnum);
 	ExecClearTuple(new_slot);
+}
+
+/* The old value of a row, if its space is to be freed; else NULL. */
+static struct varlena *
+value_to_free(const SfRowWriter *writer, Datum old)
+{
+	struct varlena *stored = writer->keeps_old ? NULL : sfi_ddl_stored(old);
+
+	return stored != NULL && sf_read_form(stored) == SF_FORM_STORED ? stored : NULL;
 }
 
 void
@@ -208,11 +213,55 @@ sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *
 		announce_source(context, old);
 	stored = sfi_ddl_put_value(column, old, &value);
 	if (stored)
-		replace_value(writer, slot, column, old, PointerGetDatum(value.datum));
+	{
+		/*
+		 * each column of the table counts the row, also the one that is
+		 * changed
+		 */
+		SF_ASSERT(list_member_int(writer->columns, column->attnum));
+		replace_value(writer, slot, column->attnum,
+					  (NullableDatum) {PointerGetDatum(value.datum), false},
+					  value_to_free(writer, old));
+	}
 	if (context->any_row)
 		context->table = context->column = NULL;
 	ResetPerTupleExprContext(writer->estate);
 	return stored;
+}
+
+bool
+sfi_ddl_writer_lock(SfRowWriter *writer, TupleTableSlot *slot)
+{
+	TupleTableSlot *locked = table_slot_create(writer->rel, NULL);
+	ItemPointerData tid = slot->tts_tid;
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(writer->rel, &tid, writer->snapshot, locked,
+										  GetCurrentCommandId(true), LockTupleNoKeyExclusive,
+										  LockWaitSkip, 0, &failure);
+
+	ExecDropSingleTupleTableSlot(locked);
+	return result == TM_Ok;
+}
+
+void
+sfi_ddl_writer_put(SfRowWriter *writer, TupleTableSlot *slot, AttrNumber attnum,
+				   NullableDatum value)
+{
+	bool		is_ours = list_member_int(writer->columns, attnum);
+	NullableDatum old;
+	SfValue		stored;
+
+	old.value = slot_getattr(slot, attnum, &old.isnull);
+	if (is_ours && !value.isnull)
+	{
+		SfColumn	column = sfi_ddl_column(writer->rel, attnum);
+
+		if (sfi_ddl_put_value(&column, value.value, &stored))
+			value.value = PointerGetDatum(stored.datum);
+	}
+	replace_value(writer, slot, attnum, value,
+				  is_ours && !old.isnull ? value_to_free(writer, old.value) : NULL);
+	ResetPerTupleExprContext(writer->estate);
 }
 
 /* Arguments and result of store_rows(). */

@@ -152,6 +152,19 @@ extern void sfi_ddl_writer_end(SfRowWriter *writer);
 extern bool sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 								 Datum old, SfRowContext *context);
 
+/*
+ * Lock the row in a slot, without waiting.  False if somebody else has locked it, or has
+ * changed it since the snapshot was taken.
+ */
+extern bool sfi_ddl_writer_lock(SfRowWriter *writer, TupleTableSlot *slot);
+
+/*
+ * Give a row that is locked another value of a column of any type, by an update that fires no
+ * trigger.  A value of a securefile column is put where it belongs; an old one is freed.
+ */
+extern void sfi_ddl_writer_put(SfRowWriter *writer, TupleTableSlot *slot, AttrNumber attnum,
+							   NullableDatum value);
+
 /* ---- seen.c: how many rows the row triggers have seen ---- */
 
 /* Rows of a column in this transaction, what was rolled back to a savepoint left out. */

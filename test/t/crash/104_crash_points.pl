@@ -33,6 +33,8 @@ my %elsewhere = (
 	redo_own => 'the same',
 	advice_split => 'a bucket is split when it has many entries: 163_advice',
 	share_root => 'a value with a root page is copied: 180_reflinks',
+	(map { ("migrate_$_" => 'securefile_migrate() has tests of its own: 246_migrate_storm') }
+		qw(begin helpers row batch between validated index compare locked swapped unlink finish abort)),
 	repair_page => 'securefile_repair() needs damage: 108_repair',
 	repair_done => 'the same');
 

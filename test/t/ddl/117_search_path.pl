@@ -96,6 +96,11 @@ my @calls = (
 	'rewrite' => q{SELECT ~securefile_rewrite('public.t', 'd')},
 	'rewrite some' => q{SELECT rewritten, next_position IS NULL FROM ~securefile_rewrite_some('public.t', 'd')},
 	'procedure securefile_rewrite_online(regclass,name,bigint,boolean)' => q{CALL ~securefile_rewrite_online('public.t', 'd')},
+	'procedure securefile_migrate(regclass,name,text,bigint,bigint,boolean,boolean,boolean,boolean,text,boolean,bigint,bigint,boolean)' => q{
+		CREATE TABLE public.olds (b bytea); INSERT INTO public.olds VALUES ('\x0102'); SELECT kind, action FROM ~securefile_migrate_report('public.olds', 'b');
+		CALL ~securefile_migrate('public.olds', 'b'); SELECT b FROM public.olds; DROP TABLE public.olds},
+	'migrate_follow' => q{BEGIN; CREATE TABLE public.olds (b bytea, n ~securefile); CREATE TRIGGER follows BEFORE INSERT ON public.olds FOR EACH ROW
+		EXECUTE FUNCTION ~securefile_migrate_follow('moving', 'b', 'n', ''); INSERT INTO public.olds VALUES ('\x0102'); SELECT n FROM public.olds; ROLLBACK},
 	'view securefile_progress' => q{SELECT table_name, pass FROM ~securefile_progress},
 	'set_tablespace' => q{SELECT ~securefile_set_tablespace('public.t', 'd', 'pg_default')},
 	'check' => q{SELECT * FROM ~securefile_check('public.t', 'd'); SELECT * FROM ~securefile_repair('public.t', 'd');

@@ -1,0 +1,172 @@
+# securefile_migrate() in each direction: the bytes, and all that a column has, come along; large
+# objects are removed when that is asked for; a migration is taken back; what is written meanwhile
+# by every kind of statement follows.
+# Every version.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../../perl";
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('migrate', conf => ['securefile.monitor = off', 'max_worker_processes = 8']);
+need_faults($node);
+
+sub migrate
+{
+	my ($arguments) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', "CALL securefile_migrate($arguments)");
+	is($rc, 0, "migrate($arguments)") or diag $err;
+	return $err;
+}
+
+# The column has the bytes of the twin, in as many rows.
+sub same
+{
+	my ($value, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(sql("SELECT count(*) FROM docs FULL JOIN twin USING (id) WHERE $value IS DISTINCT FROM twin.b"), 0, "$name: the bytes");
+}
+
+sub objects { return sql('SELECT count(*) FROM pg_largeobject_metadata'); }
+
+# All that is said of a table, but for the position of a column.
+sub described
+{
+	return sql(q{SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid), attacl, col_description(attrelid, attnum), attstattarget, (SELECT string_agg(o, $$,$$) FROM unnest(attoptions) o WHERE o NOT LIKE $$pg_%$$)
+			FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = 'docs'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname},
+		q{SELECT conname, pg_get_constraintdef(oid), convalidated FROM pg_constraint WHERE conrelid = 'docs'::regclass ORDER BY 1},
+		q{SELECT pg_get_indexdef(indexrelid), indisvalid, obj_description(indexrelid, 'pg_class') FROM pg_index WHERE indrelid = 'docs'::regclass ORDER BY 1},
+		q{SELECT tgname FROM pg_trigger WHERE tgrelid = 'docs'::regclass AND NOT tgisinternal ORDER BY 1});
+}
+
+my $rows = q{SELECT i, CASE WHEN i % 7 <> 0 THEN blob(i, CASE WHEN i % 10 = 0 THEN 300000 ELSE i * 13 END) END FROM generate_series(1, 120) i};
+
+# ---- bytea, and all that a column has ----
+
+sql('CREATE ROLE reader', 'CREATE ROLE granter', 'CREATE TABLE docs (id int PRIMARY KEY, document bytea, note int)',
+	"INSERT INTO docs $rows", 'CREATE TABLE twin (id int PRIMARY KEY, b bytea)', 'INSERT INTO twin SELECT id, document FROM docs',
+	'CREATE INDEX of_value ON docs USING hash (document)', q{COMMENT ON INDEX of_value IS 'of the index'},
+	'CREATE INDEX of_length ON docs (length(document), id) WHERE document IS NOT NULL', 'CREATE INDEX lost ON docs (document) WHERE length(document) < 100',
+	'ALTER TABLE docs ADD CONSTRAINT short CHECK (length(document) < 400000)', 'ALTER TABLE docs ADD CONSTRAINT doubtful CHECK (length(document) <> 13) NOT VALID',
+	q{COMMENT ON COLUMN docs.document IS 'of the column'}, 'ALTER TABLE docs ALTER document SET STATISTICS 77, ALTER document SET (n_distinct = -0.5)',
+	'GRANT SELECT (document), UPDATE (document) ON docs TO granter WITH GRANT OPTION', 'SET ROLE granter', 'GRANT SELECT (document) ON docs TO reader', 'RESET ROLE');
+my $before = described();
+is(sql(q{SELECT string_agg(action || ' ' || object, ', ' ORDER BY action, object COLLATE "C") FROM securefile_migrate_report('docs', 'document') WHERE kind NOT IN ('space', 'property')}),
+	'lost index public.lost, rebuilt constraint doubtful on table public.docs, rebuilt constraint short on table public.docs, rebuilt index public.of_length, rebuilt index public.of_value',
+	'the report');
+is(sql(q{SELECT string_agg(object || ' ' || action, ', ') FROM securefile_migrate_report('docs', 'document') WHERE kind = 'property'}),
+	'privileges kept, comment kept, statistics target kept, position lost', 'and of the properties');
+like(migrate(q{'docs', 'document', dry_run => true}), qr/NOTICE:  rebuilt: index public.of_value.*103 values/s, 'a dry run tells the same');
+is(described(), $before, 'and changes nothing');
+like(migrate(q{'docs', 'document', 'securefile(compress)', batch_rows => 50}), qr/drops index public.lost.*the TOAST table of public.docs has \d+ kB/s, 'what is lost, and what VACUUM FULL gives back');
+same('document::bytea', 'bytea to securefile');
+my $expected = $before =~ s/\|bytea\|/|securefile(compress_medium)|/r =~ s/CREATE INDEX lost[^\n]*\n//r;
+is(described(), $expected, 'everything is put back');
+is(sql("SELECT count(*) FROM securefile_check('docs', 'document')"), 0, 'sound');
+is(sql('SET ROLE reader', 'SELECT count(document) FROM docs'), 103, 'a reader may read');
+like(migrate(q{'docs', 'document', 'securefile'}), qr/of that type already/, 'a second call has nothing to do');
+
+sql(q{ALTER TABLE docs ALTER document SET DEFAULT '\x07', ALTER id SET DEFAULT 0}, 'UPDATE docs SET document = $$\x01$$ WHERE document IS NULL', 'UPDATE twin SET b = $$\x01$$ WHERE b IS NULL', 'ALTER TABLE docs ALTER document SET NOT NULL');
+$before = described();
+migrate(q{'docs', 'document', 'bytea', batch_bytes => 100000});
+same('document', 'securefile to bytea');
+is(described(), $before =~ s/\|securefile\(compress_medium\)\|/|bytea|/r =~ s/::securefile\(compress_medium\)/::bytea/r, 'everything is put back, also NOT NULL and a default');
+fails_with($node, 'INSERT INTO docs (id, document) VALUES (500, NULL)', '23502', 'null value');
+is(sql('INSERT INTO docs (id) VALUES (501) RETURNING document', 'DELETE FROM docs WHERE id = 501'), '\x07', 'the default');
+migrate(q{'docs', 'document', verify => false});
+same('document::bytea', 'not verified');
+
+# ---- large objects ----
+
+sql(q{DO $$ BEGIN EXECUTE 'DROP TABLE docs'; END $$}, "CREATE TABLE docs (id int PRIMARY KEY, document oid)",
+	'INSERT INTO docs SELECT id, CASE WHEN b IS NOT NULL THEN lo_from_bytea(0, b) END FROM twin',
+	# two rows name one object; one more is long
+	'UPDATE docs SET document = (SELECT document FROM docs WHERE id = 20) WHERE id = 21', 'UPDATE twin SET b = (SELECT b FROM twin WHERE id = 20) WHERE id = 21',
+	'UPDATE docs SET document = lo_from_bytea(0, noise(1, 5000000)) WHERE id = 22', 'UPDATE twin SET b = noise(1, 5000000) WHERE id = 22');
+my $all = objects();
+like(migrate(q{'docs', 'document'}), qr/large objects were not removed/, 'objects stay unless asked');
+same('document::bytea', 'large objects to securefile');
+is(objects(), $all, 'they are there');
+migrate(q{'docs', 'document', to_type => 'oid', keep_old => true});
+same('lo_get(document)', 'securefile to large objects');
+is(sql('SELECT count(*) FROM docs WHERE lo_get(document) = document_migrated'), 120, 'the old column is kept');
+sql('ALTER TABLE docs DROP COLUMN document_migrated');
+sql(q{SELECT count(lo_unlink(o.oid)) FROM pg_largeobject_metadata o WHERE o.oid NOT IN (SELECT document FROM docs)});
+is(objects(), 120, 'one for each row');
+like(migrate(q{'docs', 'document', "unlink" => true, batch_rows => 50}), qr/120 large objects were removed/, 'removed');
+same('document::bytea', 'large objects, removed');
+is(objects(), 0, 'they are gone');
+is(sql(q{SELECT count(*) FROM pg_trigger WHERE tgrelid = 'docs'::regclass AND NOT tgisinternal}), 0, 'no note is left');
+is(sql('SELECT count(*) FROM pg_attribute WHERE attrelid = $$docs$$::regclass AND NOT attisdropped AND attnum > 0'), 2, 'nor a column');
+
+# numbers of no object; a trigger that would remove them
+sql('CREATE EXTENSION lo', 'CREATE TABLE olds (id int, document lo)', 'INSERT INTO olds VALUES (1, lo_from_bytea(0, $$\x0102$$)), (2, 77777), (3, NULL)',
+	q{CREATE TRIGGER manages BEFORE UPDATE OR DELETE ON olds FOR EACH ROW EXECUTE FUNCTION lo_manage(document)});
+is(sql(q{SELECT object, action FROM securefile_migrate_report('olds', 'document') WHERE kind = 'large object'}), '1 numbers of no large object: 77777|refuses', 'a number of no object');
+fails_with($node, q{CALL securefile_migrate('olds', 'document')}, '2BP01', '77777.*missing => .null');
+like(migrate(q{'olds', 'document', missing => 'null', "unlink" => true}), qr/drops trigger manages/, 'becomes NULL');
+is(sql('SELECT id, document FROM olds ORDER BY id'), "1|\\x0102\n2|\n3|", 'the rows');
+is(sql(q{SELECT count(*) FROM pg_trigger WHERE tgrelid = 'olds'::regclass AND NOT tgisinternal}), 0, 'the trigger is gone');
+
+# ---- writers, and back ----
+
+# Hold a migration at a point, write, and let it go on.
+sub meanwhile
+{
+	my ($arguments, $point, @statements) = @_;
+	my $session = background($node);
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok(held($node, $session, $point, "CALL securefile_migrate($arguments)"), "a migration is at $point");
+	sql(@statements);
+	resume($node, $session, $point);
+	$session->quit;
+	return;
+}
+
+sql('DROP TABLE docs', 'CREATE TABLE docs (id int PRIMARY KEY, document bytea, note int)', 'INSERT INTO docs SELECT id, b FROM twin', 'CREATE EXTENSION IF NOT EXISTS securefile');
+sub writes
+{
+	my ($table, $column, $make) = @_;
+	my $value = sub { return $make =~ s/\?/$_[0]/r };
+	return ("INSERT INTO $table (id, $column) SELECT i, " . $value->('blob(i, 100000)') . ' FROM generate_series(1001, 1005) i',
+		"UPDATE $table SET $column = " . $value->('blob(7, 5000)') . ' WHERE id IN (3, 50, 119)', "UPDATE $table SET $column = NULL WHERE id = 4",
+		"INSERT INTO $table (id, $column) VALUES (5, " . $value->('blob(5, 70000)') . ") ON CONFLICT (id) DO UPDATE SET $column = excluded.$column",
+		"INSERT INTO $table (id, $column) VALUES (6, " . $value->('blob(6, 70000)') . ') ON CONFLICT DO NOTHING',
+		"DELETE FROM $table WHERE id IN (8, 118)", "UPDATE $table SET id = 2000 WHERE id = 117",
+		"BEGIN; SAVEPOINT a; UPDATE $table SET $column = " . $value->('blob(1, 9)') . ' WHERE id = 1; ROLLBACK TO a; COMMIT');
+}
+meanwhile(q{'docs', 'document', batch_rows => 40}, 'migrate_between', writes('docs', 'document', '?'), writes('twin', 'b', '?'),
+	# what is written to the new column is of no effect
+	'UPDATE docs SET document_migrating = $$\xff$$ WHERE id IN (1, 115)', 'SET session_replication_role = replica; UPDATE docs SET document = $$\xabcd$$ WHERE id IN (2, 116); UPDATE twin SET b = $$\xabcd$$ WHERE id IN (2, 116)',
+	"COPY docs (id, document) FROM PROGRAM 'echo 3000,\\\\x616263' (FORMAT csv)", 'INSERT INTO twin VALUES (3000, $$abc$$)');
+same('document::bytea', 'written meanwhile, bytea');
+is(sql("SELECT count(*) FROM securefile_check('docs', 'document')"), 0, 'sound');
+sql('DELETE FROM docs WHERE id > 1000', 'DELETE FROM twin WHERE id > 1000');
+meanwhile(q{'docs', 'document', 'oid', batch_rows => 40}, 'migrate_between', writes('docs', 'document', '?'), writes('twin', 'b', '?'));
+same('lo_get(document)', 'written meanwhile, to large objects');
+is(objects(), sql('SELECT count(document) FROM docs'), 'no object is left over');
+sql('DELETE FROM twin WHERE id > 1000', 'SELECT lo_unlink(document) FROM docs WHERE id > 1000', 'DELETE FROM docs WHERE id > 1000');
+meanwhile(q{'docs', 'document', batch_rows => 40}, 'migrate_between', writes('docs', 'document', 'lo_from_bytea(0, ?)'), writes('twin', 'b', '?'),
+	# an object is changed in its place, as the row does not tell
+	q{SELECT lo_put(document, 3, '\xeeee') FROM docs WHERE id = 30}, q{UPDATE twin SET b = overlay(b PLACING '\xeeee' FROM 4) WHERE id = 30});
+same('document::bytea', 'written meanwhile, from large objects');
+
+# a migration is taken back
+foreach my $to ('bytea', 'oid')
+{
+	$before = described();
+	my $had = objects();
+	arm($node, 'migrate_swapped', 'error');
+	fails_with($node, "CALL securefile_migrate('docs', 'document', '$to')", 'XX000', 'migrate_swapped');
+	isnt(described(), $before, "$to: a migration that has failed is there");
+	fails_with($node, q{CALL securefile_migrate('docs', 'document', 'securefile(compress)')}, '55000', 'is being migrated to');
+	fails_with($node, 'TRUNCATE docs', '55006', 'cannot truncate') if $to eq 'oid';
+	migrate(q{'docs', 'document', "abort" => true});
+	is(described(), $before, "$to: taken back");
+	is(objects(), $had, "$to: with its large objects");
+	same('document::bytea', "$to: taken back");
+}
+fails_with($node, q{CALL securefile_migrate('docs', 'document', "abort" => true)}, '55000', 'not being migrated');
+done_testing();
