@@ -36,10 +36,10 @@
 #define KEPT_TIMEOUT_MS		10000
 
 /*
- * The text of a row has at most 1 GB, twice the bytes of its values, so above 512 MB none
- * can pass; the difference is for the other columns of the row
+ * The text of a row has at most 1 GB, twice the bytes of its values, so that a value of the
+ * highest limit can pass; the default leaves the rest to the other columns of the row
  */
-#define DUMP_LIMIT_MAX_KB		(512 * 1024)
+#define DUMP_LIMIT_MAX_KB		(512 * 1024 - 1)
 #define DUMP_LIMIT_DEFAULT_KB	(511 * 1024)
 
 int			sf_io_method = SF_IO_METHOD_LIBAIO;

@@ -218,11 +218,15 @@ securefile_digest(PG_FUNCTION_ARGS)
 
 /* ---- the one that is kept ---- */
 
-/* The SHA-256 that a value keeps, or NULL.  What is larger than a locator is not fetched. */
+/*
+ * The SHA-256 that a value keeps, or NULL.  What is larger than a locator is not fetched.  The
+ * hash of a marker does not count: no bytes were hashed here.
+ */
 static bytea *
 kept_digest(Datum value)
 {
 	SfContentHash hash;
+	SfUnfilled	unfilled;
 	struct varlena *datum;
 	bytea	   *result;
 
@@ -230,7 +234,8 @@ kept_digest(Datum value)
 	if (sf_object_rope_of(value) != NULL)
 		return NULL;
 	datum = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
-	if (datum == NULL || sf_read_form(datum) != SF_FORM_STORED || !sf_object_hash(datum, &hash))
+	if (datum == NULL || sf_read_unfilled(PointerGetDatum(datum), &unfilled) ||
+		sf_read_form(datum) != SF_FORM_STORED || !sf_object_hash(datum, &hash))
 		return NULL;
 	result = sfi_sql_new_bytea(sizeof(hash.digest));
 	memcpy(VARDATA(result), hash.digest, sizeof(hash.digest));

@@ -226,17 +226,35 @@ marker_of(struct varlena *datum)
 	return marker(&unfilled);
 }
 
-/* The text form of a value as bytea has it. */
+/* The hex form of bytea, whatever bytea_output says. */
+static char *
+hex_form(const bytea *bytes)
+{
+	Size		len = VARSIZE_ANY_EXHDR(bytes);
+	char	   *text = palloc(len * 2 + 3);
+
+	text[0] = '\\';
+	text[1] = 'x';
+	text[2 + hex_encode(VARDATA_ANY(bytes), len, text + 2)] = '\0';
+	return text;
+}
+
+/*
+ * The text form of a value as bytea has it.  Each byte of the format "escape" may take four.  A
+ * dump with markers is not to leave out a value that is no longer than the limit, so that such a
+ * one gets the hex form, which fits: a program that keeps what is left out goes by the length.
+ */
 static char *
 text_form(struct varlena *datum)
 {
 	bytea	   *bytes = sf_read_bytea(datum);
-	SfUnfilled	unfilled = {.length_bytes = VARSIZE_ANY_EXHDR(bytes)};
 	char	   *text;
 
-	/* each byte of the format "escape" may take four */
 	if (wants_markers() && !is_possible_text(bytes))
-		text = marker(&unfilled);
+	{
+		SF_ASSERT(VARSIZE_ANY_EXHDR(bytes) <= sf_dump_oversize_limit_bytes());
+		text = hex_form(bytes);
+	}
 	else
 	{
 		require_possible_text(bytes);
