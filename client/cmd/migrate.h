@@ -33,7 +33,8 @@ typedef struct Migrate
 	const Target *target;
 	UrlLimits	limits;
 	int			top;			/* of the paths; -1: --root was not given */
-	char	   *from;			/* expression: path or URL as text */
+	char	   *from;			/* expression: path or URL as text, null if
+								 * that is empty */
 	char	   *is_from;		/* condition: it is $2 */
 	MigrateRow *rows;
 	size_t		count;

@@ -59,7 +59,9 @@ migrate_find_from(Session *session, Migrate *migrate, Failure *failure)
 	 * COLLATE: two texts are equal if their bytes are, whatever the collation
 	 * of the column is
 	 */
-	migrate->from = text_make("(%s::pg_catalog.text COLLATE pg_catalog.\"C\")", name);
+	migrate->from = text_make("(CASE WHEN pg_catalog.octet_length(%s::pg_catalog.text)"
+							  " OPERATOR(pg_catalog.>) 0"
+							  " THEN %s::pg_catalog.text COLLATE pg_catalog.\"C\" END)", name, name);
 	migrate->is_from = text_make("%s OPERATOR(pg_catalog.=) $2::pg_catalog.text", migrate->from);
 	free(name);
 	return true;

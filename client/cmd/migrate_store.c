@@ -95,6 +95,9 @@ read_ahead(Held *held, Failure *failure)
 		return false;
 	close(held->fd);
 	held->fd = -1;
+	held->bytes = realloc(held->bytes, got + 1);
+	if (held->bytes == NULL)
+		abort();
 	return true;
 }
 
@@ -239,9 +242,12 @@ store(Session *session, const Migrate *migrate, Held *held, Failure *failure)
 
 /* ---- a row ---- */
 
-/* Store a file in a transaction of its own; after anything but success there is none any more. */
+/*
+ * Store a file in a transaction of its own; after anything but success there is none any more.
+ * *lost: the connection was, and another one was made.
+ */
 static Outcome
-store_alone(Session *session, const Migrate *migrate, Held *held, Failure *failure)
+store_alone(Session *session, const Migrate *migrate, Held *held, bool *lost, Failure *failure)
 {
 	Outcome		outcome = OUTCOME_FAILED;
 	Failure		ignored;
@@ -250,8 +256,9 @@ store_alone(Session *session, const Migrate *migrate, Held *held, Failure *failu
 		outcome = store(session, migrate, held, failure);
 	if (outcome == OUTCOME_STORED && !session_do(session, failure, "COMMIT"))
 		outcome = OUTCOME_FAILED;
+	*lost = PQstatus(session->conn) != CONNECTION_OK;
 	if (outcome != OUTCOME_STORED)
-		(void) session_recover(session, &ignored);
+		*lost = session_recover(session, &ignored) && *lost;
 	return outcome;
 }
 
@@ -284,20 +291,41 @@ hold_again(Session *session, const Migrate *migrate, Held *held, bool *tell, Fai
 	return again;
 }
 
+/* The connection was lost: open the same file again, which may have been read in part. */
+static bool
+hold_anew(const Migrate *migrate, Held *held, Failure *failure)
+{
+	const char *key = held->key;
+	char	   *from = text_make("%s", held->from);
+	bool		good;
+
+	let_go(held);
+	good = hold(migrate, key, from, held, failure);
+	free(from);
+	return good;
+}
+
 /* Store the file of a row, which may change meanwhile, and tell the user. */
 static void
 store_row(Session *session, const Migrate *migrate, Held *held)
 {
 	Failure		failure;
 	bool		tell = false;
+	bool		was_lost = false;
 
 	for (int changes = 0;; changes++)
 	{
-		Outcome		outcome = store_alone(session, migrate, held, &failure);
+		bool		lost;
+		Outcome		outcome = store_alone(session, migrate, held, &lost, &failure);
 
 		tell = outcome == OUTCOME_FAILED;
 		if (outcome == OUTCOME_STORED)
 			output_file(held->key, ACTION_PUT, held->length);
+		if (tell && lost && !was_lost && hold_anew(migrate, held, &failure))
+		{
+			was_lost = true;
+			continue;
+		}
 		if (outcome == OUTCOME_NO_ROW && changes == MAX_CHANGES)
 			tell = !failure_say(&failure, "the path of the row keeps changing");
 		else if (outcome == OUTCOME_NO_ROW &&

@@ -83,16 +83,16 @@ write_file('outside', 'secret');
 write_file("files/link/x", 'x');
 symlink('../outside', 'files/out');
 symlink('link', 'files/way');
-my @refused = ('../outside', "$dir/outside", 'out', 'way/x', 'link', 'a//b', '', 'file:///etc/passwd', 'ftp://127.0.0.1/x');
+my @refused = ('../outside', "$dir/outside", 'out', 'way/x', 'link', 'a//b', 'a/', 'file:///etc/passwd', 'ftp://127.0.0.1/x');
 my @paths = (sort(keys %files), 'none', 'none/none', @refused);
 
 table_with(@paths, 'sizes/1');
-sql(q{INSERT INTO docs VALUES (100, NULL, NULL), (101, 'sizes/0', 'done before')});
+sql(q{INSERT INTO docs VALUES (100, NULL, NULL), (101, 'sizes/0', 'done before'), (102, '', NULL)});
 my ($rc, $out, $err) = command(@migrate, '--dry-run', '--json');
 my ($report) = grep { exists $_->{report} } objects($out);
 my $bytes = 0;
 $bytes += length $_ for values %files, $files{'sizes/1'};
-is_deeply($report, { report => 'migrate', rows => @paths + 3, done => 1, empty => 1, files => keys(%files) + 1, bytes => $bytes,
+is_deeply($report, { report => 'migrate', rows => @paths + 4, done => 1, empty => 2, files => keys(%files) + 1, bytes => $bytes,
 		urls => 0, missing => 2, refused => scalar @refused, repeated => 1 }, 'report');
 is($rc, 1, 'some cannot be stored');
 ends(1, qr/^ +1 done: document is not null$/m, 'in words', @migrate, '--dry-run');
@@ -204,6 +204,13 @@ foreach my $signal (qw(KILL INT))
 stopped('a session that is ended', 0,
 	sub { sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'securefile'}) });
 all_right('connects again, and does all', map { $_ => $files{$_} } @many);
+table_with('sizes/3000000');
+$writer->query_safe('BEGIN; SELECT FROM docs FOR UPDATE');
+$run = waiting(1, \$err, '-q');
+sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'securefile'});
+$writer->query_safe('ROLLBACK');
+is(finished($run) . $err, '0', 'so it does with a long file');
+all_right('contents', 'sizes/3000000' => $files{'sizes/3000000'});
 $writer->quit;
 
 # ---- URLs ----

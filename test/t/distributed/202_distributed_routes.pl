@@ -399,6 +399,7 @@ foreach my $change (q{alter_distributed_table('anew', shard_count := 3)}, q{undi
 
 # only the coordinator keeps it waiting
 my @worker = ('-h', $workers[0]->{_host}, '-p', $workers[0]->{_port});
+ends(3, qr/^securefile: public\.files is a distributed table of Citus, where migrate does not work\nHint: /, 'migrate of a distributed table', qw(migrate -t files --from name));
 ends(1, qr/can be held only on the coordinator.*Connect to the coordinator/s, 'not where Citus would not wait: put through a worker', 'put', @worker, '-t', 'files', 'long', 'by_worker');
 is(sql(q{SET idle_in_transaction_session_timeout = '1s'}, 'BEGIN', q{SELECT securefile_dist_hold('files')}, q{SELECT current_setting('idle_in_transaction_session_timeout')}), "\n0", 'and there its transaction does not time out');
 is(sql(q{SET idle_in_transaction_session_timeout = '1s'}, 'BEGIN', q{SELECT securefile_dist_hold('files')}, 'COMMIT', 'SHOW idle_in_transaction_session_timeout'), "\n1s", 'others do as before');
