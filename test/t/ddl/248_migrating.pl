@@ -88,6 +88,16 @@ step('bytea, with a lock', qr/^ALTER TABLE/);
 same_bytes('with a lock');
 
 begin($bytea);
+like(step('bytea, by one call', qr/^SELECT/), qr/^space\|204 values/m, 'the report');
+step('bytea, by one call', qr/^CALL/);
+same_bytes('by one call');
+step('To bytea', qr/^ALTER TABLE/);
+same_bytes('back to bytea', 'docs.document');
+sql('ALTER TABLE docs ALTER document TYPE securefile');
+step('To bytea', qr/^CALL/);
+same_bytes('back by one call', 'docs.document');
+
+begin($bytea);
 sql('DELETE FROM want WHERE id = 7', 'DELETE FROM docs WHERE id = 7', 'CREATE ROLE clerk', 'CREATE ROLE "100% sure"',
 	'ALTER TABLE docs ALTER document SET NOT NULL, ALTER document SET STATISTICS 77', q{ALTER TABLE docs ALTER document SET DEFAULT '\x2531'},
 	q{COMMENT ON COLUMN docs.document IS 'what the customer''s scan shows, 100% of it'}, 'GRANT SELECT (document), UPDATE (document) ON docs TO clerk',
@@ -96,7 +106,7 @@ my $what_it_has = q{SELECT attnotnull, attstattarget, pg_get_expr(adbin, adrelid
 	(SELECT string_agg(x::text, ' ' ORDER BY x::text) FROM unnest(attacl) x)
 	FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE attrelid = 'docs'::regclass AND attname = 'document'};
 my $had = sql($what_it_has);
-my $use = 'bytea, while the table is in use';
+my $use = 'bytea, by plain SQL';
 step($use, qr/^ALTER TABLE docs ADD/);
 step($use, qr/^CREATE FUNCTION docs_follow/);
 write_some('VALUE', 10);
@@ -119,10 +129,6 @@ step('Afterwards', qr/^SELECT pg_size_pretty/);
 same_bytes('afterwards');
 sound($node, 'docs', 'in use', column => 'document');
 
-# ---- and back ----
-step('To bytea', qr/^ALTER TABLE/);
-same_bytes('back to bytea', 'docs.document');
-
 # ---- from large objects ----
 my $objects = 'CREATE TABLE docs AS SELECT id, CASE WHEN document IS NOT NULL THEN lo_from_bytea(0, document) END AS document FROM want; ALTER TABLE docs ADD PRIMARY KEY (id)';
 begin($objects);
@@ -130,15 +136,26 @@ step('Large objects, with a lock', qr/^ALTER TABLE/);
 same_bytes('with a lock');
 
 begin($objects);
+my $before = sql('SELECT count(*) FROM pg_largeobject_metadata');
+step('Large objects, by one call', qr/^SELECT/);
+same_bytes('by one call');
+is(sql('SELECT count(*) FROM pg_largeobject_metadata'), $before - 204, 'the objects are gone');
+step('To large objects', qr/^CALL/);
+same_bytes('back by one call', 'lo_get(docs.document)');
+
+begin($objects);
 # with a hole
 sql(q{SELECT lo_put((SELECT document FROM docs WHERE id = 3), 2500000, 'end')},
 	q{UPDATE want SET document = document || decode(repeat('00', 2500000 - length(document)), 'hex') || 'end' WHERE id = 3});
-$use = 'Large objects, while the table is in use';
+$use = 'Large objects, by plain SQL';
 step($use, qr/^ALTER TABLE docs ADD document_new securefile;\nCREATE FUNCTION docs_of_object/);
 step($use, qr/^CREATE FUNCTION docs_follow/);
 write_some('lo_from_bytea(0, VALUE)', 10);
 step($use, qr/^DO/);
 write_some('lo_from_bytea(0, VALUE)', 60);
+like(step($use, qr/^SELECT id/), qr/^60\n61\n360\n/, 'what came meanwhile is named');
+$taken{$use} -= 2;
+step($use, qr/^DO/);
 is(step($use, qr/^SELECT id/), "\n", 'no row differs');
 my $changed = 'SELECT lo_put((SELECT document FROM docs WHERE id = 205), ';
 foreach (q{2000000, 'other')}, q{3000000, 'longer')})
@@ -151,6 +168,8 @@ foreach (q{2000000, 'other')}, q{3000000, 'longer')})
 	is(step($use, qr/^SELECT id/), "\n", 'and is right when it was filled again');
 }
 sql('UPDATE want SET document = (SELECT lo_get(document) FROM docs WHERE id = 205) WHERE id = 205');
+# the last moment
+write_some('lo_from_bytea(0, VALUE)', 90);
 my $numbers = sql(q{SELECT string_agg(document::text, ', ') FROM docs});
 step($use, qr/^BEGIN/);
 same_bytes('in use');
