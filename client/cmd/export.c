@@ -10,15 +10,18 @@
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "list.h"
+#include "meta.h"
 #include "names.h"
 #include "output.h"
 #include "pool.h"
+#include "quick.h"
 #include "tempfile.h"
 #include "text.h"
 #include "transfer.h"
@@ -32,6 +35,7 @@ typedef struct Export
 	const Options *options;
 	int			top;
 	const StoredTree *stored;
+	const FoundList *list;		/* of these: what is to be written */
 } Export;
 
 bool
@@ -67,43 +71,105 @@ see_snapshot(Session *session, const Export *export, Failure *failure)
 		session_do(session, failure, export->stored->snapshot);
 }
 
-/* Is a file of that name here already?  *known: yes, with the same contents. */
-static bool
-look_at_local(Session *session, const Export *export, const Found *found, int directory,
-			  const char *last, bool *exists, bool *known, Failure *failure)
+/* What there is of a file here. */
+typedef struct Here
 {
-	Stored		stored = {true, true, found->length};
-	int64_t		length;
-	int			fd = local_open_file(directory, last, &length, failure);
-	bool		good;
+	bool		exists;
+	bool		known;			/* with the same contents */
+	bool		touched;		/* and had another time or mode */
+} Here;
 
-	*exists = fd >= 0 || errno != ENOENT;
-	*known = false;
-	/* --replace also replaces a link, and a file that may not be read */
-	if (fd < 0)
-		return !*exists || (export->options->replace && errno != EISDIR);
-	good = transfer_same(session, found->path, &stored, fd, length, known, failure);
-	close(fd);
-	if (good && !*known && !export->options->replace)
-		good = failure_say(failure, "another file is there already\nHint: --replace replaces it.");
-	return good;
+/* Give a file that is known its time and mode. */
+static bool
+touch(const Export *export, const Found *found, int fd, Here *here, Failure *failure)
+{
+	struct stat st;
+
+	if (!export->options->meta)
+		return true;
+	if (fstat(fd, &st) != 0)
+		return failure_errno(failure, "could not look at the file");
+	here->touched = meta_differs(export->options, &st, &found->meta);
+	return !here->touched || export->options->dry_run ||
+		meta_apply(export->options, fd, &found->meta, failure);
 }
 
-/* Write one file into an open directory. */
+static bool
+say_other(const Export *export, Failure *failure)
+{
+	return export->options->replace ||
+		failure_say(failure, "another file is there already\nHint: --replace replaces it.");
+}
+
+/* Look for a link of that name here. */
+static bool
+look_at_link(const Export *export, const Found *found, int directory, const char *last,
+			 Here *here, Failure *failure)
+{
+	size_t		size = strlen(found->meta.link);
+	char	   *text = malloc(size + 2);
+	struct stat st;
+
+	if (text == NULL)
+		abort();
+	here->exists = fstatat(directory, last, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	here->known = here->exists &&
+		readlinkat(directory, last, text, size + 1) == (ssize_t) size &&
+		memcmp(text, found->meta.link, size) == 0;
+	free(text);
+	return !here->exists || here->known || say_other(export, failure);
+}
+
+/* Look for a file of that name here. */
+static bool
+look_at_local(Session *session, const Export *export, const Found *found, int directory,
+			  const char *last, Here *here, Failure *failure)
+{
+	Stored		stored = {.row = true, .file = true, .length = found->length};
+	int64_t		length;
+	int			fd;
+	bool		good;
+
+	if (export->options->meta && found->meta.link != NULL)
+		return look_at_link(export, found, directory, last, here, failure);
+	fd = local_open_file(directory, last, &length, failure);
+	here->exists = fd >= 0 || errno != ENOENT;
+	/* --replace also replaces a link, and a file that may not be read */
+	if (fd < 0)
+		return !here->exists || (export->options->replace && errno != EISDIR);
+	good = transfer_same(session, found->path, &stored, fd, length, &here->known, failure);
+	if (good && here->known)
+		good = touch(export, found, fd, here, failure);
+	close(fd);
+	return good && (here->known || say_other(export, failure));
+}
+
+/* Write the contents of a file. */
+static bool
+fill(Session *session, const Export *export, const Found *found, int fd, Failure *failure)
+{
+	int64_t		bytes = transfer_get(session, found->path, fd, failure);
+
+	if (bytes < 0)
+		return false;
+	if (export->stored->snapshot != NULL && bytes != found->length)
+		return failure_say(failure, "the server listed %lld bytes, and sent %lld",
+						   (long long) found->length, (long long) bytes);
+	return !export->options->meta || meta_apply(export->options, fd, &found->meta, failure);
+}
+
+/* Write one file, or a link, into an open directory. */
 static bool
 write_file(Session *session, const Export *export, const Found *found, int directory,
 		   const char *last, Failure *failure)
 {
-	TempFile   *file = tempfile_open(directory, 0666, failure);
-	int64_t		bytes;
+	bool		is_link = export->options->meta && found->meta.link != NULL;
+	TempFile   *file = is_link ? tempfile_link(directory, found->meta.link, failure) :
+		tempfile_open(directory, 0666, failure);
 
 	if (file == NULL)
 		return false;
-	bytes = transfer_get(session, found->path, tempfile_fd(file), failure);
-	if (bytes >= 0 && export->stored->snapshot != NULL && bytes != found->length)
-		failure_say(failure, "the server listed %lld bytes, and sent %lld",
-					(long long) found->length, (long long) bytes);
-	else if (bytes >= 0)
+	if (is_link || fill(session, export, found, tempfile_fd(file), failure))
 		return tempfile_finish(file, last, export->options->replace, failure);
 	tempfile_discard(file);
 	return false;
@@ -114,18 +180,17 @@ static bool
 export_into(Session *session, const Export *export, const Found *found, int directory,
 			const char *last, Failure *failure)
 {
-	bool		exists = false;
-	bool		known = false;
+	Here		here = {false, false, false};
 
 	if (directory >= 0 &&
-		!look_at_local(session, export, found, directory, last, &exists, &known, failure))
+		!look_at_local(session, export, found, directory, last, &here, failure))
 		return false;
-	if (known || export->options->dry_run)
+	if (here.known || export->options->dry_run)
 		progress_bytes(found->length);
 	else if (!write_file(session, export, found, directory, last, failure))
 		return false;
-	output_file(found->path, known ? ACTION_SAME : exists ? ACTION_REPLACED : ACTION_GOT,
-				found->length);
+	output_file(found->path, here.touched ? ACTION_TOUCHED : here.known ? ACTION_SAME :
+				here.exists ? ACTION_REPLACED : ACTION_GOT, found->length);
 	return true;
 }
 
@@ -134,7 +199,7 @@ static bool
 export_one(Session *session, void *arg, size_t number)
 {
 	const Export *export = arg;
-	const Found *found = &export->stored->list.files[number];
+	const Found *found = &export->list->files[number];
 	const char *path = found->path + strlen(export->options->prefix);
 	bool		dry_run = export->options->dry_run;
 	const char *last = NULL;
@@ -173,7 +238,7 @@ tree_open_top(const Options *options, const char *path, int *top, Failure *failu
 bool
 tree_export(Session *session, const Options *options, int top, StoredTree *stored)
 {
-	Export		export = {options, top, stored};
+	Export		export = {options, top, stored, &stored->list};
 	Queues		queues;
 	bool		all;
 
@@ -182,8 +247,10 @@ tree_export(Session *session, const Options *options, int top, StoredTree *store
 					  "a distributed table has no snapshot of all its nodes");
 	if (!options->quiet)
 		progress_begin((int64_t) stored->list.count, stored->list.bytes);
-	queues = queues_find(session, &stored->list, "");
-	all = pool_run(options, session->target, NULL, stored->list.count, &queues, export_one,
+	if (options->quick)
+		export.list = quick_export(options, top, &stored->list);
+	queues = queues_find(session, export.list, "");
+	all = pool_run(options, session->target, NULL, export.list->count, &queues, export_one,
 				   &export);
 	queues_free(&queues);
 	return all;

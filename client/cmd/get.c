@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "local.h"
+#include "meta.h"
 #include "output.h"
 #include "tempfile.h"
 #include "transfer.h"
@@ -95,7 +96,8 @@ find_place(const Options *options, Place *place, Failure *failure)
 
 /* Write the file, under a temporary name until it is complete.  Returns its length, or -1. */
 static int64_t
-get_one(Session *session, const Options *options, const Place *place, Failure *failure)
+get_one(Session *session, const Options *options, const Place *place, const Meta *meta,
+		Failure *failure)
 {
 	const char *name = options->args[0];
 	TempFile   *file;
@@ -103,10 +105,16 @@ get_one(Session *session, const Options *options, const Place *place, Failure *f
 
 	if (place->fd >= 0)
 		return transfer_get(session, name, place->fd, failure);
-	file = tempfile_open(place->directory, 0666, failure);
+	if (meta->link != NULL)
+		file = tempfile_link(place->directory, meta->link, failure);
+	else
+		file = tempfile_open(place->directory, 0666, failure);
 	if (file == NULL)
 		return -1;
-	bytes = transfer_get(session, name, tempfile_fd(file), failure);
+	bytes = meta->link != NULL ? 0 : transfer_get(session, name, tempfile_fd(file), failure);
+	if (bytes >= 0 && meta->link == NULL && options->meta &&
+		!meta_apply(options, tempfile_fd(file), meta, failure))
+		bytes = -1;
 	if (bytes < 0)
 		tempfile_discard(file);
 	else if (!tempfile_finish(file, place->name, options->replace, failure))
@@ -123,6 +131,7 @@ verb_get(const Options *options)
 	Place		place;
 	Failure		failure;
 	Stored		stored;
+	Meta		meta = meta_unknown;
 	int64_t		bytes = -1;
 
 	if (!find_place(options, &place, &failure))
@@ -133,7 +142,8 @@ verb_get(const Options *options)
 	session = session_first(options, &target);
 	if (session == NULL)
 		return EXIT_SETUP;
-	if (transfer_look(session, name, &stored, &failure))
+	if (transfer_look(session, name, &stored, &failure) &&
+		(!options->meta || meta_look(session, name, &meta, &failure)))
 	{
 		/*
 		 * the progress line and the contents of the file would mix on a
@@ -141,7 +151,7 @@ verb_get(const Options *options)
 		 */
 		if (!options->quiet && place.fd < 0)
 			progress_begin(0, stored.length);
-		bytes = get_one(session, options, &place, &failure);
+		bytes = get_one(session, options, &place, &meta, &failure);
 		progress_end();
 	}
 	if (bytes < 0)

@@ -119,42 +119,71 @@ names_are_names(const PGresult *found)
 		answer_is_operator(PQgetvalue(found, 0, KEY_EQUALITY));
 }
 
+/* Ask for the equality of a type; NULL after a failure. */
+static PGresult *
+ask_equality(Session *session, const char *type_oid, const char *key, Failure *failure)
+{
+	const char *const values[] = {type_oid};
+	PGresult   *found = session_rows(session, failure, 4, find_equality, 1, values);
+
+	if (found == NULL)
+		return NULL;
+	if (PQntuples(found) != 1)
+		failure_say(failure, "the type of column %s is not there any more", key);
+	else if (!names_are_names(found))
+		failure_say(failure, "the server sent a name that cannot be one");
+	else
+		return found;
+	PQclear(found);
+	return NULL;
+}
+
+static KeyComparison
+compare(const PGresult *found, const char *key, const char *text)
+{
+	bool		as_text = PQgetisnull(found, 0, KEY_EQUALITY_TYPE);
+	KeyComparison comparison;
+
+	comparison.text = text_of_key(found, key);
+	comparison.condition = compare_key(found, key, comparison.text, text);
+	comparison.type = text_make("%s", as_text ? "pg_catalog.text" :
+								PQgetvalue(found, 0, KEY_TYPE));
+	comparison.any = compare_any(found, key, comparison.text);
+	return comparison;
+}
+
 bool
 key_compare(Session *session, const char *type_oid, const char *key, const char *text,
 			KeyComparison *comparison, Failure *failure)
 {
-	const char *const values[] = {type_oid};
-	PGresult   *found = session_rows(session, failure, 4, find_equality, 1, values);
-	bool		good = found != NULL && PQntuples(found) == 1;
+	PGresult   *found = ask_equality(session, type_oid, key, failure);
 
-	if (good && !names_are_names(found))
-		good = failure_say(failure, "the server sent a name that cannot be one");
-	else if (good)
-	{
-		bool		as_text = PQgetisnull(found, 0, KEY_EQUALITY_TYPE);
-
-		comparison->text = text_of_key(found, key);
-		comparison->condition = compare_key(found, key, comparison->text, text);
-		comparison->type = text_make("%s", as_text ? "pg_catalog.text" :
-									 PQgetvalue(found, 0, KEY_TYPE));
-		comparison->any = compare_any(found, key, comparison->text);
-	}
-	else if (found != NULL)
-		failure_say(failure, "the type of column %s is not there any more", key);
+	if (found == NULL)
+		return false;
+	*comparison = compare(found, key, text);
 	PQclear(found);
-	return good;
+	return true;
 }
 
 bool
 key_describe(Session *session, const char *type_oid, Target *target, Failure *failure)
 {
-	KeyComparison comparison;
+	PGresult   *found = ask_equality(session, type_oid, target->key, failure);
+	KeyComparison one;
+	KeyComparison many;
 
-	if (!key_compare(session, type_oid, target->key, "$1", &comparison, failure))
+	if (found == NULL)
 		return false;
-	target->key_text = comparison.text;
-	target->key_type = comparison.type;
-	target->key_is_name = comparison.condition;
-	target->key_is_any = comparison.any;
+	one = compare(found, target->key, "$1");
+	many = compare(found, target->key, ASKED_NAME);
+	PQclear(found);
+	target->key_text = one.text;
+	target->key_type = one.type;
+	target->key_is_name = one.condition;
+	target->key_is_any = one.any;
+	target->key_is_asked = many.condition;
+	free(many.any);
+	free(many.type);
+	free(many.text);
 	return true;
 }

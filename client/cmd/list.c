@@ -12,6 +12,7 @@
 #include "answer.h"
 #include "filter.h"
 #include "list.h"
+#include "meta.h"
 #include "reserved.h"
 #include "storage.h"
 #include "text.h"
@@ -154,15 +155,12 @@ take_row(const Asked *asked, const PGresult *row, Failure *failure)
 {
 	Listed		file;
 
-	if (!answer_has(row, 4, failure))
+	if (!answer_has(row, 4 + META_COLUMNS, failure))
 		return false;
 	file = (Listed)
 	{
 		PQgetvalue(row, 0, 0), strtoll(PQgetvalue(row, 0, 1), NULL, 10), storage_field(row, 2),
-			PQgetvalue(row, 0, 3),
-		{
-			NO_MTIME, NO_MODE, NULL
-		}
+			PQgetvalue(row, 0, 3), meta_take(row, 0, 4)
 	};
 	if (file.length < 0 || strspn(file.sha256, "0123456789abcdef") != strlen(file.sha256) ||
 		strncmp(file.name, asked->prefix, strlen(asked->prefix)) != 0 ||
@@ -228,12 +226,14 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 	 * ORDER BY cannot name an operator: it takes the one of the default
 	 * operator class of text, and only a superuser can make operator classes.
 	 */
-	char	   *sql = text_make("SELECT f.name, f.length, f.stored, f.hash FROM ("
-								"SELECT %s, pg_catalog.length(%s), %s, %s FROM %s WHERE %s IS NOT NULL"
-								") f (name, length, stored, hash) WHERE %s ORDER BY f.name",
+	char	   *sql = text_make("SELECT f.name, f.length, f.stored, f.hash, f.mtime, f.mode, f.link"
+								" FROM ("
+								"SELECT %s, pg_catalog.length(%s), %s, %s, %s FROM %s WHERE %s IS NOT NULL"
+								") f (name, length, stored, hash, mtime, mode, link)"
+								" WHERE %s ORDER BY f.name",
 								target->key_text, target->column, stored ? storage : "NULL",
-								hash ? target->digest : "NULL", target->table, target->column,
-								condition);
+								hash ? target->digest : "NULL", meta_expressions(target),
+								target->table, target->column, condition);
 
 	free(condition);
 	free(storage);

@@ -4,6 +4,7 @@
  *	  The command securefile: files in and out of securefile columns.
  *
  *		options.c, optionvalue.c, help.c	the command line: table of options, table of verbs; help
+ *		init.c			the verb that makes a table
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, mv.c, import.c, export.c, verify.c	the verbs
  *		sync.c, surplus_rows.c, surplus_files.c, found.c	the verb that deletes what one
  *						side has not; lists compared
@@ -13,13 +14,16 @@
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
  *		resume.c, reserved.c	a file that is stored in parts; its name until it is complete
+ *		statement.c		the statements that store a file
+ *		groups.c, look.c, batch.c	which files are stored together; looking them up, storing them
+ *		quick.c			files that are the same by length and time
  *		list.c			names and lengths of the stored files
  *		storage.c		what is stored of a file
  *		session.c, password.c	connections
  *		target.c, key.c	table and columns; names as text, and how they are compared
  *		query.c			statements
- *		local.c, sha256.c, walk.c, meta.c, tempfile.c	files, hashes, trees, times and modes,
- *						files that are being written
+ *		local.c, sha256.c, walk.c, tempfile.c	files, hashes, trees, files that are being written
+ *		meta.c			times, modes and link targets, and their columns
  *		filter.c, follow.c	which files of a tree; links that are followed
  *		interrupt.c		leaving early
  *		output.c, quote.c, failure.c	results and messages

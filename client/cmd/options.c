@@ -28,6 +28,7 @@
 #define DEFAULT_JOBS	4
 #define DEFAULT_TIMEOUT	60
 #define DEFAULT_RETRIES	3
+#define DEFAULT_BATCH	500
 
 /* headings of --help */
 enum
@@ -98,6 +99,21 @@ static const OptionRow option_rows[] = {
 			"Other columns of the rows, besides the key (all)", GROUP_WORK}, TEXT(set_columns)},
 	{VERB_RESTORE,
 		{"at", KEY_AT, "NAME", 0, "Name of the dump (the newest)", GROUP_WORK}, TEXT(at)},
+	{VERB_IMPORT | VERB_SYNC,
+		{"batch", KEY_BATCH, "N", 0,
+			"Small files in one transaction, all or none of which a crash leaves (500); 1: each has its own", GROUP_WORK}, BY_FUNCTION},
+	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_INIT,
+		{"meta", KEY_META, NULL, 0,
+			"Keep times of modification, modes and link targets; init: make the columns for them", GROUP_WORK}, FLAG(meta)},
+	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC,
+		{"quick", KEY_QUICK, NULL, 0,
+			"Skip files of the same length and time of modification; implies --meta", GROUP_WORK}, FLAG(quick)},
+	{VERB_GET | VERB_EXPORT | VERB_SYNC,
+		{"setuid", KEY_SETUID, NULL, 0,
+			"With --meta: modes with setuid, setgid and sticky bits", GROUP_WORK}, FLAG(setuid)},
+	{VERB_INIT,
+		{"with", KEY_WITH, "OPTION,...", 0,
+			"Options of the securefile column, as \"compress,hash\"", GROUP_WORK}, TEXT(with)},
 	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE |
 		VERB_RM | VERB_MV | VERB_CP,
 		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
@@ -271,6 +287,10 @@ static const Verb verbs[] = {
 		"store files of a dump again",
 		"Stores the files of a dump again, and the rows that are missing. What is there already is skipped.",
 		1, 2, verb_restore},
+	{"init", VERB_INIT, "",
+		"make the table for files",
+		"Makes the table, with a column for names and one for files, if it does not exist.",
+		0, 0, verb_init},
 	{"key", VERB_KEY, "generate FILE [NAME]",
 		"make a master key for encrypted columns",
 		"Makes a master key for encrypted columns, and writes it to a new FILE (-: standard output). NAME is by default key- and the date.",
@@ -399,7 +419,7 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "--json and the file cannot both go to standard output");
 	if (verb->bit == VERB_CAT && options->json)
 		argp_error(state, "--json and the file cannot both go to standard output");
-	if (options->links == LINKS_KEEP)
+	if (options->links == LINKS_KEEP && !options->meta && !options->quick)
 		argp_error(state, "--links=keep needs --meta");
 	if (verb->bit == VERB_KEY && strcmp(options->args[0], "generate") != 0)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
@@ -532,6 +552,7 @@ options_parse(int argc, char **argv, Options *options)
 	options->max_delete = -1;
 	options->timeout = DEFAULT_TIMEOUT;
 	options->retries = DEFAULT_RETRIES;
+	options->batch = DEFAULT_BATCH;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&before, argc, argv, ARGP_IN_ORDER, NULL, &parse);
 
@@ -551,5 +572,6 @@ options_parse(int argc, char **argv, Options *options)
 	behind.args_doc = parse.verb->arguments;
 	behind.doc = parse.verb->purpose;
 	argp_parse(&behind, argc, argv, 0, NULL, &parse);
+	options->meta = options->meta || options->quick;
 	return parse.verb;
 }

@@ -68,6 +68,11 @@ typedef struct Options
 	bool		resume;
 	int			part_size;		/* of put --resume, in MiB */
 	bool		append;
+	bool		meta;			/* also with --quick */
+	bool		quick;
+	bool		setuid;
+	int			batch;			/* files in one transaction */
+	const char *with;			/* null: no column options */
 	int			jobs;
 	const char *prefix;			/* never null */
 	bool		has_prefix;		/* --prefix was given */
@@ -123,6 +128,7 @@ typedef struct Options
 #define VERB_CP			0x4000
 #define VERB_SYNC		0x1000
 #define VERB_MIGRATE	0x20000
+#define VERB_INIT		0x40000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
 #define VERB_ALL		0xfffff
 #define VERB_FILES		(VERB_ALL & ~VERB_KEY)	/* those that work on files in

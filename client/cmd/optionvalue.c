@@ -16,6 +16,7 @@
 
 #define MAX_JOBS		64
 #define MAX_PART		256
+#define MAX_BATCH		10000
 #define MOST_KEPT		1000000
 #define MAX_TIMEOUT		86400
 #define MAX_RETRIES		20
@@ -119,6 +120,9 @@ parse_number_option(Options *options, int key, char *arg, struct argp_state *sta
 	{
 		case 'j':
 			options->jobs = parse_number("jobs", arg, 1, MAX_JOBS, state);
+			break;
+		case KEY_BATCH:
+			options->batch = parse_number("batch", arg, 1, MAX_BATCH, state);
 			break;
 		case KEY_MAX_SIZE:
 			options->max_size = parse_bytes("max-size", arg, state);

@@ -51,7 +51,12 @@ enum
 	KEY_CHECK,
 	KEY_KEEP,
 	KEY_SET_COLUMNS,
-	KEY_AT
+	KEY_AT,
+	KEY_META,
+	KEY_QUICK,
+	KEY_SETUID,
+	KEY_BATCH,
+	KEY_WITH
 };
 
 /* Take an option; false: it is none that has such a value.  A wrong value is an error of usage. */

@@ -25,6 +25,7 @@ static const char *const action_names[] = {
 	[ACTION_REPLACED] = "replaced",
 	[ACTION_GOT] = "got",
 	[ACTION_SAME] = "same",
+	[ACTION_TOUCHED] = "touched",
 	[ACTION_SOUND] = "sound",
 	[ACTION_REMOVED] = "removed",
 	[ACTION_SKIPPED] = "skipped",

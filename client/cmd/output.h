@@ -24,6 +24,7 @@ typedef enum Action
 	ACTION_REPLACED,
 	ACTION_GOT,
 	ACTION_SAME,
+	ACTION_TOUCHED,				/* the same bytes; time or mode was another */
 	ACTION_SOUND,
 	ACTION_REMOVED,
 	ACTION_SKIPPED,
@@ -133,8 +134,9 @@ extern bool output_lock_within(int seconds);
 /* Begin to show progress; files 0: of one file, bytes -1: the total is not known. */
 extern void progress_begin(int64_t files, int64_t bytes);
 
-/* So many more bytes are done; one more file is done. */
+/* So many more bytes, so many more files, one more file is done. */
 extern void progress_bytes(int64_t bytes);
+extern void progress_files(int64_t files);
 extern void progress_file(void);
 
 /* Remove the progress line, because a message follows; the caller has the lock. */

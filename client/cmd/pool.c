@@ -27,7 +27,7 @@ typedef struct Pool
 {
 	const Options *options;
 	const Target *target;
-	size_t		count;
+	size_t		count;			/* of files, or of groups */
 	PoolWork	work;
 	void	   *arg;
 	const Queues *files;
@@ -77,7 +77,24 @@ free_queues(Pool *pool)
 	free(pool->queues);
 }
 
-/* The next file of that queue, or when it is empty, of another one.  False: there is none. */
+/* The files of a group; a file alone is one. */
+static size_t
+size_of(const Pool *pool, size_t number)
+{
+	return pool->files == NULL || pool->files->sizes == NULL ? 1 : pool->files->sizes[number];
+}
+
+static size_t
+count_files(const Pool *pool)
+{
+	size_t		files = 0;
+
+	for (size_t number = 0; number < pool->count; number++)
+		files += size_of(pool, number);
+	return files;
+}
+
+/* The next one of that queue, or when it is empty, of another one.  False: there is none. */
 static bool
 take(Pool *pool, int first, size_t *number)
 {
@@ -89,7 +106,7 @@ take(Pool *pool, int first, size_t *number)
 		if (n >= queue->count)
 			continue;
 		*number = queue->files[n];
-		atomic_fetch_add(&pool->begun, 1);
+		atomic_fetch_add(&pool->begun, size_of(pool, *number));
 		return true;
 	}
 	return false;
@@ -110,7 +127,9 @@ work_off(Pool *pool, int queue, Session *session)
 
 		session->shard = queues_shard(pool->files, number);
 		good = pool->work(session, pool->arg, number);
-		progress_file();
+		progress_files((int64_t) (size_of(pool, number) - session->not_begun));
+		atomic_fetch_sub(&pool->begun, session->not_begun);
+		session->not_begun = 0;
 		if (!good && !session_recover(session, &failure) &&
 			atomic_fetch_add(&pool->lost, 1) == 0)
 			output_message(&failure);
@@ -130,7 +149,7 @@ run_worker(void *arg)
 
 	if (session != NULL)
 		work_off(pool, worker->queue, session);
-	else if (atomic_load(&pool->begun) < pool->count)
+	else if (atomic_load(&pool->begun) < count_files(pool))
 	{
 		session = session_more(pool->options, pool->target, &failure);
 		if (session == NULL)
@@ -194,7 +213,7 @@ pool_run(const Options *options, const Target *target, Session *first,
 	Pool		pool = {options, target, count, work, arg, queues, NULL, 0, 0, 0};
 
 	run_pool(&pool, first);
-	return all_begun(atomic_load(&pool.begun), count);
+	return all_begun(atomic_load(&pool.begun), count_files(&pool));
 }
 
 bool

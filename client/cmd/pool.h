@@ -14,8 +14,8 @@
 #include "session.h"
 
 /*
- * Do the file of that number, from 0 on, and tell the user.  False after a failure: the
- * pool then calls session_recover(), because a statement may have failed.  Called by
+ * Do the file, or the group of files, of that number, from 0 on, and tell the user.  False after a
+ * failure: the pool then calls session_recover(), because a statement may have failed.  Called by
  * several threads at a time.
  */
 typedef bool (*PoolWork) (Session *session, void *arg, size_t number);

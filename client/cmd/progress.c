@@ -175,12 +175,18 @@ progress_bytes(int64_t bytes)
 }
 
 void
-progress_file(void)
+progress_files(int64_t files)
 {
 	output_lock();
-	at.files_done++;
+	at.files_done += files;
 	show_if_due();
 	output_unlock();
+}
+
+void
+progress_file(void)
+{
+	progress_files(1);
 }
 
 void

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "local.h"
+#include "meta.h"
 #include "output.h"
 #include "resume.h"
 #include "transfer.h"
@@ -43,6 +44,9 @@ put_one(Session *session, const Options *options, const char *name, int fd,
 {
 	struct stat st;
 	Stored		stored;
+	Meta		meta = meta_unknown;
+	MetaSets	sets;
+	const Options *with;
 
 	if (!local_check_name(name, session->target->names_are_utf8, failure) ||
 		!transfer_look(session, name, &stored, failure))
@@ -51,10 +55,16 @@ put_one(Session *session, const Options *options, const char *name, int fd,
 		return failure_say(failure,
 						   "a file of that name is stored already\nHint: --replace replaces it.");
 	*action = stored.file ? ACTION_REPLACED : ACTION_PUT;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		meta = meta_of(&st);
+	else
+		st.st_size = -1;
 	if (!options->quiet)
-		progress_begin(0, fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1);
-	*bytes = options->resume ? resume_put(session, options, name, &stored, fd, failure) :
-		transfer_put(session, options, name, stored.row, fd, failure);
+		progress_begin(0, st.st_size);
+	with = meta_add(options, &meta, &sets);
+	*bytes = options->resume ? resume_put(session, with, name, &stored, fd, failure) :
+		transfer_put(session, with, name, stored.row, fd, failure);
+	meta_free(with, &sets);
 	progress_end();
 	return *bytes >= 0;
 }

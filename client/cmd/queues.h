@@ -11,7 +11,7 @@
 #include "local.h"
 #include "session.h"
 
-/* A queue of files for each node. */
+/* A queue of files, or of groups of files, for each node. */
 typedef struct Queues
 {
 	int			count;			/* at least 1 */
@@ -20,6 +20,8 @@ typedef struct Queues
 	int			nshards;
 	Shard	   *shards;
 	int		   *shard_of;		/* the number of its shard; NULL: not known */
+	const size_t *sizes;		/* files in each group; NULL: one.  Belongs to
+								 * the caller */
 } Queues;
 
 /*

@@ -22,6 +22,7 @@
 #include "reserved.h"
 #include "resume.h"
 #include "source.h"
+#include "statement.h"
 #include "text.h"
 
 #define PART_UNIT	(INT64_C(1024) * 1024)
@@ -185,8 +186,8 @@ store_value(const Resume *resume, Failure *failure)
 	char	   *sql = resume->row_exists ?
 		text_make("UPDATE %s SET %s = " PGSF_VALUE " WHERE %s", target->table, target->column,
 				  target->key_is_name) :
-		transfer_statement(resume->session, resume->options, false, PGSF_VALUE);
-	const char **values = transfer_values(resume->options, resume->part);
+		statement_put(resume->session, resume->options, false, PGSF_VALUE);
+	const char **values = statement_values(resume->options, resume->part);
 	pgsf_params params = {resume->row_exists ? 1 : resume->options->nsets + 1, NULL, values, NULL,
 		NULL};
 	bool		good = pgsf_store(resume->session->handle, sql, &params, NULL) == 0;
@@ -251,9 +252,9 @@ replace_file(const Resume *resume, Failure *failure)
 	char	   *value = text_make("(SELECT %s FROM %s WHERE %s COLLATE pg_catalog.\"C\""
 								  " OPERATOR(pg_catalog.=) $%d::pg_catalog.text)", target->column,
 								  target->table, target->key_text, last);
-	char	   *sql = transfer_statement(resume->session, resume->options, true, value);
+	char	   *sql = statement_put(resume->session, resume->options, true, value);
 	char	   *gone = text_make("DELETE FROM %s WHERE %s", target->table, target->key_is_name);
-	const char **values = transfer_values(resume->options, resume->name);
+	const char **values = statement_values(resume->options, resume->name);
 	PGresult   *result;
 	bool		good;
 

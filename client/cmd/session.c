@@ -118,6 +118,17 @@ session_first(const Options *options, Target *target)
 }
 
 Session *
+session_alone(const Options *options)
+{
+	Failure		failure;
+	Session    *session = session_begin(options, &failure);
+
+	if (session == NULL)
+		output_message(&failure);
+	return session;
+}
+
+Session *
 session_more(const Options *options, const Target *target, Failure *failure)
 {
 	Session    *session = session_begin(options, failure);

@@ -29,6 +29,7 @@ typedef struct Target
 	char	   *key_type;		/* its type, or text */
 	char	   *key_is_name;	/* condition: the name of the row is $1 */
 	char	   *key_is_any;		/* condition: it is one of the array $1 */
+	char	   *key_is_asked;	/* condition: it is ASKED_NAME, one of many */
 	char	   *plain_column;	/* without quotes, as functions want it */
 	char	   *storage;		/* expression: securefile_storage() of a file */
 	char	   *digest;			/* expression: SHA-256 of a file, in
@@ -43,7 +44,12 @@ typedef struct Target
 								 * none */
 	char	   *dist_schema;	/* of extension securefile_citus; null: none */
 	bool		names_are_utf8; /* the encoding of the connection */
+	bool		has_meta;		/* columns for times, modes and link targets */
 } Target;
+
+/* In a statement: one of many names, and its number. */
+#define ASKED_NAME		"securefile_asked.securefile_name"
+#define ASKED_NUMBER	"securefile_asked.securefile_number"
 
 /* A shard of a distributed table, as the coordinator has said. */
 typedef struct Shard
@@ -71,6 +77,8 @@ typedef struct Session
 	char	   *asked_key;		/* for this key; null: the table has one shard */
 	bool		keeps_table;	/* a transaction is open that holds the table */
 	int64_t		kept_since;		/* in milliseconds */
+	size_t		not_begun;		/* files that a lost connection has left of a
+								 * group */
 } Session;
 
 #define BUFFER_SIZE		(256 * 1024)
@@ -80,6 +88,9 @@ extern Session *session_first(const Options *options, Target *target);
 
 /* The password that the user typed, or NULL. */
 extern const char *session_password(void);
+
+/* Make the connection of a verb that has no table yet; NULL likewise. */
+extern Session *session_alone(const Options *options);
 
 /* Make a connection for another thread; NULL after a failure. */
 extern Session *session_more(const Options *options, const Target *target, Failure *failure);
@@ -140,7 +151,7 @@ typedef struct KeyComparison
 extern bool key_compare(Session *session, const char *type_oid, const char *key, const char *text,
 						KeyComparison *comparison, Failure *failure);
 
-/* Fill in key_text, key_is_name and key_is_any, for a key of that type. */
+/* Fill in what the target has of a key of that type. */
 extern bool key_describe(Session *session, const char *type_oid, Target *target, Failure *failure);
 
 /* ---- target.c ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "local.h"
 #include "output.h"
 #include "source.h"
 
@@ -155,4 +156,29 @@ source_next_sparse(void *arg, void *buffer, size_t size, int64_t *hole)
 	source->done += *hole;
 	progress_bytes(*hole);
 	return 0;
+}
+
+int64_t
+source_read_short(int fd, void *buffer, size_t size, bool *fits, Failure *failure)
+{
+	Source		source = {.failure = failure};
+
+	if (!sparse_begin(&source.file, fd))
+	{
+		failure_errno(failure, "could not look at the file");
+		return -1;
+	}
+	if (!source_settle(&source))
+		return -1;
+	source.total = sparse_left(&source.file);
+	*fits = source.total < (int64_t) size && !sparse_has_holes(&source.file);
+	if (!*fits)
+		return 0;
+	source.done = local_read(fd, buffer, size);
+	*fits = source.done < (int64_t) size;
+	if (source.done < 0)
+		failure_errno(failure, "could not read the file");
+	else if (*fits && !source_check_unchanged(&source))
+		return -1;
+	return source.done;
 }

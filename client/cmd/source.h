@@ -40,4 +40,11 @@ extern int64_t source_next(void *arg, void *buffer, size_t size);
 /* A pgsf_sparse_source: the same, with the holes of the file. */
 extern int64_t source_next_sparse(void *arg, void *buffer, size_t size, int64_t *hole);
 
+/*
+ * Read all of a file, from the position of fd on, if it is short enough for the buffer and has no
+ * holes; else *fits becomes false.  Returns the number of bytes, -1 after a failure.
+ */
+extern int64_t source_read_short(int fd, void *buffer, size_t size, bool *fits,
+								 Failure *failure);
+
 #endif							/* SECUREFILE_SOURCE_H */

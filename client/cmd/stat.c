@@ -6,8 +6,10 @@
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "meta.h"
 #include "names.h"
 #include "output.h"
 #include "reserved.h"
@@ -27,12 +29,45 @@ typedef struct Facts
 	int64_t		stored;
 	const char *codec;			/* null: nothing is known of the storage */
 	const char *sha256;			/* null: none is kept */
+	Meta		meta;
 	bool		hashed;
 	char		hash[17];
 } Facts;
 
 /* Of the files that were shown. */
 static Totals totals;
+
+/* What --meta has kept. */
+static void
+show_meta(const Meta *meta)
+{
+	char		buffer[META_TIME_SIZE];
+
+	if (meta->mtime != NO_MTIME)
+		output_line("mtime:   %s", meta_time(meta->mtime, buffer, sizeof(buffer)));
+	if (meta->mode != NO_MODE)
+		output_line("mode:    %04o", meta->mode);
+	if (meta->link != NULL)
+		output_line("link:    %s", output_quoted(meta->link));
+}
+
+/* The same in an object. */
+static void
+add_meta(json_t *record, const Meta *meta)
+{
+	char		buffer[META_TIME_SIZE];
+
+	if (meta->mtime != NO_MTIME)
+		json_object_set_new(record, "mtime",
+							json_string(meta_time(meta->mtime, buffer, sizeof(buffer))));
+	if (meta->mode != NO_MODE)
+	{
+		snprintf(buffer, sizeof(buffer), "%04o", meta->mode);
+		json_object_set_new(record, "mode", json_string(buffer));
+	}
+	if (meta->link != NULL)
+		json_object_set_new(record, "link_target", output_json_name(meta->link));
+}
 
 /* Print the facts as lines; an empty line stands between two files. */
 static void
@@ -58,6 +93,7 @@ show_text(const Facts *facts, bool human)
 		output_line("sha256:  %s", output_quoted(facts->sha256));
 	if (facts->hashed)
 		output_line("xxh3:    %s", facts->hash);
+	show_meta(&facts->meta);
 }
 
 /* Print the facts as an object. */
@@ -80,6 +116,7 @@ show_json(const Facts *facts)
 		json_object_set_new(record, "sha256", output_json_name(facts->sha256));
 	if (facts->hashed)
 		json_object_set_new(record, "xxh3", json_string(facts->hash));
+	add_meta(record, &facts->meta);
 	output_record(record);
 }
 
@@ -95,17 +132,18 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 	 * once
 	 */
 	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, (f.storage).stored_bytes,"
-								" COALESCE((f.storage).codec, 'none'), f.sha256 FROM ("
+								" COALESCE((f.storage).codec, 'none'), f.sha256, f.mtime, f.mode, f.link FROM ("
 								"SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
-								" %s, %s, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
-								") f (length, in_row, place, storage, sha256)",
+								" %s, %s, %s, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
+								") f (length, in_row, place, storage, sha256, mtime, mode, link)",
 								target->column, target->column,
 
 	/* on another node the table has another OID */
 								target->distributed ? "NULL" : "tableoid::pg_catalog.regclass",
-								target->storage, target->kept_digest, target->table,
+								target->storage, target->kept_digest, meta_expressions(target),
+								target->table,
 								target->key_is_name, target->column);
-	PGresult   *result = session_rows(session, failure, 6, sql, 1, values);
+	PGresult   *result = session_rows(session, failure, 6 + META_COLUMNS, sql, 1, values);
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};
 	uint64_t	hash = 0;
@@ -125,6 +163,7 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 		facts.stored = storage_field(result, 3);
 		facts.codec = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4);
 		facts.sha256 = PQgetisnull(result, 0, 5) ? NULL : PQgetvalue(result, 0, 5);
+		facts.meta = meta_take(result, 0, 6);
 		snprintf(facts.hash, sizeof(facts.hash), "%016" PRIx64, hash);
 		if (options->json)
 			show_json(&facts);

@@ -20,8 +20,11 @@
 #include <string.h>
 
 #include "answer.h"
+#include "meta.h"
 #include "session.h"
 #include "text.h"
+
+#define NO_SUCH_TABLE	"42P01"
 
 bool
 target_find_extension(Session *session, Target *target, Failure *failure)
@@ -43,6 +46,24 @@ target_find_extension(Session *session, Target *target, Failure *failure)
 					"Hint: CREATE EXTENSION securefile;", PQdb(session->conn));
 	PQclear(result);
 	return found;
+}
+
+/* There is no such table: say how it is made, in words that a shell takes. */
+static void
+hint_at_init(const Options *options, Failure *failure)
+{
+	char	   *text = text_make("%s", failure->text);
+	bool		plain = options->table[strspn(options->table, "abcdefghijklmnopqrstuvwxyz"
+											  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.")] == '\0';
+	const char *quote = plain ? "" : "'";
+
+	if (strcmp(failure->sqlstate, NO_SUCH_TABLE) == 0)
+	{
+		failure_say(failure, "%s\nHint: \"securefile init -t %s%s%s\" makes it.", text, quote,
+					options->table, quote);
+		strcpy(failure->sqlstate, NO_SUCH_TABLE);
+	}
+	free(text);
 }
 
 /*
@@ -68,7 +89,10 @@ target_find_table(Session *session, const Options *options, Target *target, Fail
 									  " WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass", 1, values);
 
 	if (result == NULL)
+	{
+		hint_at_init(options, failure);
 		return false;
+	}
 	if (PQntuples(result) == 0)
 	{
 		/* the server takes any number as a regclass, also one of no relation */
@@ -240,7 +264,8 @@ target_find(Session *session, const Options *options, Target *target, Failure *f
 		!target_find_table(session, options, target, failure) ||
 		!find_distribution(session, target, failure) ||
 		!find_column(session, options, target, failure) ||
-		!find_key(session, options, target, failure))
+		!find_key(session, options, target, failure) ||
+		!meta_find(session, options, target, failure))
 		return false;
 	find_storage(target);
 	return true;

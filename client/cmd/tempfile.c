@@ -29,7 +29,8 @@
 struct TempFile
 {
 	int			directory;		/* belongs to the caller, which keeps it open */
-	int			fd;
+	int			fd;				/* -1: a symbolic link, or closed */
+	struct stat link;			/* that link */
 	char		name[64];
 	TempFile   *next;
 };
@@ -64,33 +65,61 @@ make_name(char *name, size_t size)
 	return true;
 }
 
-TempFile *
-tempfile_open(int directory, mode_t mode, Failure *failure)
+/* Create a file with that mode, or a link if it has a target.  False with errno set. */
+static bool
+create(TempFile *file, const char *target, mode_t mode)
 {
-	TempFile   *file = malloc(sizeof(TempFile));
+	if (!make_name(file->name, sizeof(file->name)))
+		return false;
+	if (target == NULL)
+	{
+		file->fd = openat(file->directory, file->name,
+						  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		return file->fd >= 0;
+	}
+	return symlinkat(target, file->directory, file->name) == 0 &&
+		fstatat(file->directory, file->name, &file->link, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Create it, and add it to the list; NULL after a failure. */
+static TempFile *
+begin(int directory, const char *target, mode_t mode, Failure *failure)
+{
+	TempFile   *file = calloc(1, sizeof(TempFile));
 	int			saved;
+	bool		good;
 
 	if (file == NULL)
 		abort();
 	file->directory = directory;
-	pthread_mutex_lock(&lock);
 	file->fd = -1;
-	if (make_name(file->name, sizeof(file->name)))
-		file->fd = openat(directory, file->name,
-						  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	pthread_mutex_lock(&lock);
+	good = create(file, target, mode);
 	saved = errno;
-	if (file->fd >= 0)
+	if (good)
 	{
 		file->next = files;
 		files = file;
 	}
 	pthread_mutex_unlock(&lock);
-	if (file->fd >= 0)
+	if (good)
 		return file;
 	free(file);
 	errno = saved;
 	failure_errno(failure, "could not create a temporary file");
 	return NULL;
+}
+
+TempFile *
+tempfile_open(int directory, mode_t mode, Failure *failure)
+{
+	return begin(directory, NULL, mode, failure);
+}
+
+TempFile *
+tempfile_link(int directory, const char *target, Failure *failure)
+{
+	return begin(directory, target, 0, failure);
 }
 
 int
@@ -132,9 +161,9 @@ is_ours(const TempFile *file, const struct stat *written)
 bool
 tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure)
 {
-	struct stat written;
-	bool		known = fstat(file->fd, &written) == 0;
-	int			rc = close(file->fd);
+	struct stat written = file->link;
+	bool		known = file->fd < 0 || fstat(file->fd, &written) == 0;
+	int			rc = file->fd < 0 ? 0 : close(file->fd);
 
 	file->fd = -1;
 	if (!known || rc != 0)

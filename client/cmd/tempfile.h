@@ -20,6 +20,9 @@ typedef struct TempFile TempFile;
  */
 extern TempFile *tempfile_open(int directory, mode_t mode, Failure *failure);
 
+/* The same with a symbolic link, which has no descriptor. */
+extern TempFile *tempfile_link(int directory, const char *target, Failure *failure);
+
 /* Its descriptor, for writing, and its name until it is finished. */
 extern int	tempfile_fd(const TempFile *file);
 extern const char *tempfile_name(const TempFile *file);

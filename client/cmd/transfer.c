@@ -21,10 +21,9 @@
 #include "route.h"
 #include "shard.h"
 #include "source.h"
+#include "statement.h"
 #include "text.h"
 #include "transfer.h"
-
-#define BYTEA_OID		17
 
 /* What Citus can put into the text of a statement, in hexadecimal digits. */
 #define WHOLE_BYTES		(268435440 / BUFFER_SIZE * BUFFER_SIZE)
@@ -174,110 +173,21 @@ transfer_same(Session *session, const char *name, const Stored *stored, int fd,
 
 /* ---- putting ---- */
 
-/*
- * Replace the file of the row that is there, and set columns.  The distribution column cannot
- * be changed: its value is compared.
- */
-static char *
-update_statement(const Session *session, const Options *options, const char *value)
-{
-	const Target *target = session->target;
-	char	   *set = text_make("%s = %s", target->column, value);
-	char	   *condition = text_make("%s", target->key_is_name);
-	char	   *sql;
-
-	for (int i = 0; i < options->nsets; i++)
-	{
-		const char *column = options->sets[i].column;
-		bool		is_key = route_is_key(session, column);
-		char	  **list = is_key ? &condition : &set;
-		char	   *quoted = PQescapeIdentifier(session->conn, column, strlen(column));
-		char	   *more;
-
-		if (quoted == NULL)
-			abort();
-		more = text_make("%s%s %s = $%d", *list, is_key ? " AND" : ",", quoted, i + 2);
-		PQfreemem(quoted);
-		free(*list);
-		*list = more;
-	}
-	sql = text_make("UPDATE %s SET %s WHERE %s", target->table, set, condition);
-	free(condition);
-	free(set);
-	return sql;
-}
-
-static char *
-insert_statement(const Session *session, const Options *options, const char *value)
-{
-	const Target *target = session->target;
-	char	   *columns = copied_columns(session, options);
-	char	   *parameters = copied_parameters(options->nsets + 1);
-	char	   *sql = text_make("INSERT INTO %s (%s, %s) VALUES (%s, %s)", target->table, columns,
-								target->column, parameters, value);
-
-	free(parameters);
-	free(columns);
-	return sql;
-}
-
-char *
-transfer_statement(const Session *session, const Options *options, bool row_exists,
-				   const char *value)
-{
-	return row_exists ? update_statement(session, options, value) :
-		insert_statement(session, options, value);
-}
-
-const char **
-transfer_values(const Options *options, const char *name)
-{
-	const char **values = calloc(options->nsets + 2, sizeof(char *));
-
-	if (values == NULL)
-		abort();
-	values[0] = name;
-	for (int i = 0; i < options->nsets; i++)
-		values[i + 1] = options->sets[i].value;
-	return values;
-}
-
 /* Store all bytes in one statement. */
 static bool
 put_whole(Session *session, const Options *options, const char *name, bool row_exists,
 		  const char *bytes, size_t length, Failure *failure)
 {
-	int			last = options->nsets + 1;
-	char	   *parameter = text_make("$%d", last + 1);
-	char	   *sql = transfer_statement(session, options, row_exists, parameter);
-	const char **values = transfer_values(options, name);
-	Oid		   *types = calloc(last + 1, sizeof(Oid));
-	int		   *lengths = calloc(last + 1, sizeof(int));
-	int		   *formats = calloc(last + 1, sizeof(int));
+	WholeFile	whole = statement_whole(session, options, name, row_exists, bytes, length);
 	PGresult   *result;
 	bool		stored;
 
-	if (types == NULL || lengths == NULL || formats == NULL)
-		abort();
 	session_let_go(session);
-	types[last] = BYTEA_OID;
-	values[last] = bytes;
-	lengths[last] = (int) length;
-	formats[last] = 1;
-	result = PQexecParams(session->conn, sql, last + 1, types, values, lengths, formats, 0);
-	stored = PQresultStatus(result) == PGRES_COMMAND_OK;
-	if (!stored)
-		failure_sql(failure, session->conn, result);
-	else if (strcmp(PQcmdTuples(result), "0") == 0)
-		stored = failure_say(failure, row_exists && session->target->dist_key != NULL ?
-							 ROUTE_NO_ROW : "the statement stored no row");
+	result = PQexecParams(session->conn, whole.sql, whole.count, whole.types, whole.values,
+						  whole.lengths, whole.formats, 0);
+	stored = statement_stored(session, result, row_exists, failure);
 	PQclear(result);
-	free(formats);
-	free(lengths);
-	free(types);
-	free(values);
-	free(sql);
-	free(parameter);
+	statement_free(&whole);
 	return stored;
 }
 
@@ -287,8 +197,8 @@ put_stream(Session *session, const Options *options, const char *name, bool row_
 		   Source *source, Failure *failure)
 {
 	const Target *target = session->target;
-	char	   *sql = transfer_statement(session, options, row_exists, PGSF_VALUE);
-	const char **values = transfer_values(options, name);
+	char	   *sql = statement_put(session, options, row_exists, PGSF_VALUE);
+	const char **values = statement_values(options, name);
 	pgsf_params params = {options->nsets + 1, NULL, values, NULL, NULL};
 	int64_t		bytes;
 
@@ -308,8 +218,8 @@ put_routed(Session *session, const Options *options, const char *name, bool row_
 {
 	char	   *empty = text_make("''::%s.securefile", session->target->extension);
 	char	   *sql = row_exists && options->nsets == 0 ? NULL :
-		transfer_statement(session, options, row_exists, empty);
-	const char **values = transfer_values(options, name);
+		statement_put(session, options, row_exists, empty);
+	const char **values = statement_values(options, name);
 	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, source_next_sparse, source,
 		source->total};
 	int64_t		bytes = route_put(session, options, &put, failure);
@@ -367,7 +277,7 @@ put_through(Session *session, const Options *options, const char *name, bool row
 
 	if (row_exists || total < 0 || total > COPIED_MOST)
 		return put_in_memory(session, options, name, row_exists, source, failure);
-	row.values = values = transfer_values(options, name);
+	row.values = values = statement_values(options, name);
 	stored = copied_put(session, options, &row, failure);
 	free(values);
 	return stored;

@@ -8,6 +8,7 @@
 #ifndef SECUREFILE_TRANSFER_H
 #define SECUREFILE_TRANSFER_H
 
+#include "local.h"
 #include "session.h"
 
 /* The contents of the database under a name. */
@@ -16,6 +17,8 @@ typedef struct Stored
 	bool		row;			/* there is a row */
 	bool		file;			/* and its file is not null */
 	int64_t		length;			/* of the file */
+	bool		many;			/* more than one row; look.h only */
+	Meta		meta;			/* look.h only */
 } Stored;
 
 /* Look up a name; several rows of that name are a failure, none is not. */
@@ -44,15 +47,5 @@ extern int64_t transfer_put(Session *session, const Options *options, const char
  * failure; then fd may have received a part.  If standard output fails the process ends.
  */
 extern int64_t transfer_get(Session *session, const char *name, int fd, Failure *failure);
-
-/*
- * The statement that stores a value, an expression; $1 is the name, from $2 on are the values of
- * --set.  The caller frees it.
- */
-extern char *transfer_statement(const Session *session, const Options *options, bool row_exists,
-								const char *value);
-
-/* These values, and room for one more; the caller frees the array. */
-extern const char **transfer_values(const Options *options, const char *name);
 
 #endif							/* SECUREFILE_TRANSFER_H */

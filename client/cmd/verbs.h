@@ -26,6 +26,7 @@ extern int	verb_verify(const Options *options);
 extern int	verb_migrate(const Options *options);
 extern int	verb_dump(const Options *options);
 extern int	verb_restore(const Options *options);
+extern int	verb_init(const Options *options);
 extern int	verb_key(const Options *options);
 
 /* What is wrong with the options of dump and restore, or NULL. */

@@ -96,7 +96,7 @@ static bool
 compare_one(Session *session, const Verify *verify, const char *name, const char *path,
 			int64_t stored_length, Failure *failure)
 {
-	Stored		stored = {true, true, stored_length};
+	Stored		stored = {.row = true, .file = true, .length = stored_length};
 	int64_t		length;
 	bool		same = false;
 	int			fd;
@@ -126,7 +126,7 @@ verify_one(Session *session, void *arg, size_t number)
 	const Verify *verify = arg;
 	const Found *found = &verify->list.files[number];
 	size_t		skip = strlen(verify->options->prefix);
-	Stored		stored = {true, true, found->length};
+	Stored		stored = {.row = true, .file = true, .length = found->length};
 	uint64_t	hash;
 	Failure		failure;
 	bool		good = found->length >= 0 || transfer_look(session, found->path, &stored, &failure);

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -174,6 +175,23 @@ take_target(const Walk *walk, const Level *level, int target, const char *path, 
 	return true;
 }
 
+/* Take a link as a link. */
+static bool
+keep_link(const Walk *walk, const Level *level, const char *name, const char *path,
+		  const struct stat *st, Failure *failure)
+{
+	char		target[PATH_MAX];
+	ssize_t		length = readlinkat(level->fd, name, target, sizeof(target));
+	Meta		meta = meta_of(st);
+
+	if (length < 0 || length == sizeof(target))
+		return failure_errno(failure, "could not read the link");
+	target[length] = '\0';
+	meta.link = target;
+	walk_add(walk->list, path, 0, &meta);
+	return true;
+}
+
 /* A symbolic link that no pattern leaves out. */
 static bool
 walk_link(const Walk *walk, const Level *level, const char *path, Failure *failure)
@@ -207,6 +225,8 @@ walk_one(const Walk *walk, const Level *level, const char *name, const char *pat
 		return failure_errno(failure, "could not look at it");
 	if (filter_excludes(walk->options->filter, path, S_ISDIR(st.st_mode)))
 		return true;
+	if (S_ISLNK(st.st_mode) && walk->options->links == LINKS_KEEP)
+		return keep_link(walk, level, name, path, &st, failure);
 	if (S_ISLNK(st.st_mode))
 		return walk_link(walk, level, path, failure);
 	if (S_ISREG(st.st_mode))

@@ -131,7 +131,7 @@ note("seed $seed");
 srand $seed;
 my %verbs = (ls => [ 'ls', '--long', '--hash' ], get => [ 'get', '-q', '--replace', 'a/700000', 'got' ], put => [ 'put', '--replace', 'tree/a/700000', 'a/700000' ],
 	stat => [ 'stat', 'a/5000' ], export => [ 'export', '--replace', 'out', 'a/*' ], verify => [ 'verify', '--against', 'tree' ], import => [ 'import', '--dry-run', 'tree' ]);
-my @cases = map { my $verb = $_; map { my $change = $_; map { [ $verb, $change, $_ ] } 1 .. 11 } sort keys %changes } sort keys %verbs;
+my @cases = map { my $verb = $_; map { my $change = $_; map { [ $verb, $change, $_ ] } 1 .. 12 } sort keys %changes } sort keys %verbs;
 my $all = ($ENV{SECUREFILE_HOSTILE} // '') eq 'all';
 @cases = map { splice(@cases, rand @cases, 1) } 1 .. 80 unless $all;
 my @bad;
@@ -210,7 +210,7 @@ sub lists
 	my $proxy = start_proxy($node, change => sub {
 		my ($type, $body) = @_;
 		my @fields = $type eq 'D' ? fields_of($body) : ();
-		return @fields == 4 && $fields[0] =~ /^a\// ? data_row($change, @fields[ 1 .. 3 ]) : [ $type, $body ]; });
+		return @fields == 7 && $fields[0] =~ /^a\// ? data_row($change, @fields[ 1 .. 6 ]) : [ $type, $body ]; });
 	local $ENV{PGHOST} = $proxy->{dir};
 	ends(3, qr/^securefile: the server listed a file that was not asked for$/m, $name, @args);
 	stop_proxy($proxy);

@@ -197,7 +197,7 @@ is(names(), 'a new shut/b sub/c', 'deletes nothing');
 # ---- privileges ----
 sql('CREATE ROLE reader LOGIN; GRANT SELECT ON docs TO reader; CREATE ROLE adder LOGIN; GRANT SELECT, INSERT, UPDATE ON docs TO adder');
 ends(1, qr/^securefile: docs: permission denied for table docs$/m, 'no privilege to delete', to_table('-U', 'adder', '--delete', 'new'));
-ends(3, qr/^securefile: a: permission denied for table docs\nsecurefile: stopped, [^\n]*\nsecurefile: sync:/, 'nor to store, not even with --force', to_table('-j', 1, '-U', 'reader', '--delete', '--force', 'tree'));
+ends(3, qr/^securefile: a: permission denied for table docs\nsecurefile: stopped, [^\n]*\nsecurefile: sync:/, 'nor to store, not even with --force', to_table('-j', 1, '--batch', 1, '-U', 'reader', '--delete', '--force', 'tree'));
 is(names(), 'a new shut/b sub/c', 'nothing is deleted');
 ends(0, qr/4 got/, 'a reader may write a tree', to_tree('-U', 'reader', '--delete', 'read'));
 {
@@ -239,7 +239,7 @@ $holder->query_safe(q{BEGIN; UPDATE docs SET note = 'held' WHERE name = 'a'});
 sub begin { return IPC::Run::start([ 'securefile', @_ ], '>', \$out, '2>', \$err); }
 sub wait_for_lock { return wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'securefile' AND wait_event_type = 'Lock'}); }
 
-$run = begin(to_table('-j', 1, '--delete', 'new'));
+$run = begin(to_table('-j', 1, '--batch', 1, '--delete', 'new'));
 wait_for_lock();
 rename 'new/sub', 'new/sub2';
 symlink("$dir/safe", 'new/sub');
@@ -269,7 +269,7 @@ foreach my $step ('storing', 'deleting')
 		plant('new', 'a' => $step eq 'storing' ? 'a' : 'old', 'n' => 'n');
 		my $held = $step eq 'storing' ? 'a' : 'c';
 		$holder->query_safe(qq{BEGIN; UPDATE docs SET note = 'held' WHERE name = '$held'});
-		$run = begin(to_table('-j', 1, '--delete', 'new'));
+		$run = begin(to_table('-j', 1, '--batch', 1, '--delete', 'new'));
 		wait_for_lock();
 		if ($how eq 'server')
 		{
@@ -328,7 +328,7 @@ like("$rc $err", qr/^3 securefile: \d: could not .*No space left.*\n(.*\n)*secur
 like(names(), qr/^a b\b/, 'deletes nothing');
 plant('new', 'a' => 'a', 'busy' => bytes(8, 8_000_000));
 arm($node, 'io_write', 'wait');
-$run = begin(to_table('-j', 1, '--delete', 'new'));
+$run = begin(to_table('-j', 1, '--batch', 1, '--delete', 'new'));
 wait_for_sql($node, q{SELECT securefile_fault_fired('io_write') > 0});
 open(my $busy, '>>', 'new/busy') or die "could not open a file: $!";
 print $busy 'more';

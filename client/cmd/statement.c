@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * statement.c
+ *	  The statements that store a file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "copied.h"
+#include "route.h"
+#include "statement.h"
+#include "text.h"
+
+#define BYTEA_OID		17
+
+/*
+ * Replace the file of the row that is there, and set columns.  The distribution column cannot
+ * be changed: its value is compared.
+ */
+static char *
+update_statement(const Session *session, const Options *options, const char *value)
+{
+	const Target *target = session->target;
+	char	   *set = text_make("%s = %s", target->column, value);
+	char	   *condition = text_make("%s", target->key_is_name);
+	char	   *sql;
+
+	for (int i = 0; i < options->nsets; i++)
+	{
+		const char *column = options->sets[i].column;
+		bool		is_key = route_is_key(session, column);
+		char	  **list = is_key ? &condition : &set;
+		char	   *quoted = PQescapeIdentifier(session->conn, column, strlen(column));
+		char	   *more;
+
+		if (quoted == NULL)
+			abort();
+		more = text_make("%s%s %s = $%d", *list, is_key ? " AND" : ",", quoted, i + 2);
+		PQfreemem(quoted);
+		free(*list);
+		*list = more;
+	}
+	sql = text_make("UPDATE %s SET %s WHERE %s", target->table, set, condition);
+	free(condition);
+	free(set);
+	return sql;
+}
+
+static char *
+insert_statement(const Session *session, const Options *options, const char *value)
+{
+	const Target *target = session->target;
+	char	   *columns = copied_columns(session, options);
+	char	   *parameters = copied_parameters(options->nsets + 1);
+	char	   *sql = text_make("INSERT INTO %s (%s, %s) VALUES (%s, %s)", target->table, columns,
+								target->column, parameters, value);
+
+	free(parameters);
+	free(columns);
+	return sql;
+}
+
+char *
+statement_put(const Session *session, const Options *options, bool row_exists, const char *value)
+{
+	return row_exists ? update_statement(session, options, value) :
+		insert_statement(session, options, value);
+}
+
+const char **
+statement_values(const Options *options, const char *name)
+{
+	const char **values = calloc(options->nsets + 2, sizeof(char *));
+
+	if (values == NULL)
+		abort();
+	values[0] = name;
+	for (int i = 0; i < options->nsets; i++)
+		values[i + 1] = options->sets[i].value;
+	return values;
+}
+
+WholeFile
+statement_whole(const Session *session, const Options *options, const char *name,
+				bool row_exists, const char *bytes, size_t length)
+{
+	int			last = options->nsets + 1;
+	char	   *parameter = text_make("$%d", last + 1);
+	WholeFile	whole = {
+		.sql = statement_put(session, options, row_exists, parameter),
+		.count = last + 1,
+		.types = calloc(last + 1, sizeof(Oid)),
+		.values = statement_values(options, name),
+		.lengths = calloc(last + 1, sizeof(int)),
+		.formats = calloc(last + 1, sizeof(int)),
+	};
+
+	if (whole.types == NULL || whole.lengths == NULL || whole.formats == NULL)
+		abort();
+	free(parameter);
+	whole.types[last] = BYTEA_OID;
+	whole.values[last] = bytes;
+	whole.lengths[last] = (int) length;
+	whole.formats[last] = 1;
+	return whole;
+}
+
+void
+statement_free(WholeFile *whole)
+{
+	free(whole->formats);
+	free(whole->lengths);
+	free(whole->types);
+	free(whole->values);
+	free(whole->sql);
+}
+
+bool
+statement_stored(const Session *session, const PGresult *result, bool row_exists,
+				 Failure *failure)
+{
+	if (PQresultStatus(result) != PGRES_COMMAND_OK)
+		return failure_sql(failure, session->conn, result);
+	if (strcmp(PQcmdTuples((PGresult *) result), "0") != 0)
+		return true;
+	return failure_say(failure, row_exists && session->target->dist_key != NULL ?
+					   ROUTE_NO_ROW : "the statement stored no row");
+}
