@@ -274,9 +274,9 @@ summary_json(double seconds)
 	output_record(record);
 }
 
-/* The summary as a line: how many files of each outcome, bytes, rate, time. */
+/* The summary as a line: how many files of each outcome, and are left; bytes, rate, time. */
 static void
-summary_text(double seconds)
+summary_text(double seconds, int64_t left)
 {
 	char		text[256];
 	char		size[32],
@@ -288,6 +288,9 @@ summary_text(double seconds)
 		if (told.counts[i] > 0)
 			used += snprintf(text + used, sizeof(text) - used, "%s%lld %s", used > 0 ? ", " : "",
 							 (long long) told.counts[i], action_names[i]);
+	if (left > 0)
+		used += snprintf(text + used, sizeof(text) - used, "%s%lld not done", used > 0 ? ", " : "",
+						 (long long) left);
 	if (told.bytes > 0 && seconds > 0)
 		snprintf(moved, sizeof(moved), "; %s, %s/s", progress_size(told.bytes, size, sizeof(size)),
 				 progress_size((int64_t) ((double) told.bytes / seconds), rate, sizeof(rate)));
@@ -305,14 +308,15 @@ output_status(int status)
 void
 output_interrupted(void)
 {
+	int64_t		left = progress_left();
+	bool		many = left > 0;
+
 	progress_hide();
 	fprintf(stderr, "securefile: interrupted\n");
 	for (int i = 0; i < NUM_ACTIONS; i++)
-		if (told.counts[i] > 0 && !told.options->quiet)
-		{
-			summary_text(seconds_passed());
-			break;
-		}
+		many |= told.counts[i] > 0;
+	if (many && !told.options->quiet)
+		summary_text(seconds_passed(), left);
 }
 
 int
@@ -324,6 +328,6 @@ output_end(int status)
 	if (told.options->json)
 		summary_json(seconds);
 	else if (!told.options->quiet)
-		summary_text(seconds);
+		summary_text(seconds, 0);
 	return output_status(status);
 }

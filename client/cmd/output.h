@@ -139,6 +139,9 @@ extern void progress_bytes(int64_t bytes);
 extern void progress_files(int64_t files);
 extern void progress_file(void);
 
+/* The number of files that are not done; the caller has the lock. */
+extern int64_t progress_left(void);
+
 /* Remove the progress line, because a message follows; the caller has the lock. */
 extern void progress_hide(void);
 

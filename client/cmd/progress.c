@@ -17,6 +17,10 @@
 
 #define TERMINAL_SECONDS	0.2
 #define PLAIN_SECONDS		5.0
+
+/* A file takes the time of so many bytes, besides its own: looking for its name, a commit. */
+#define BYTES_OF_FILE	100000
+
 #define BAR_WIDTH			20
 #define NARROWEST			40
 #define WIDEST				200
@@ -86,6 +90,32 @@ describe_bar(char *text, size_t size, int percent)
 	snprintf(text, size, "[%s] %3d %%  ", bar, percent);
 }
 
+/* The work of files and bytes. */
+static double
+work_of(int64_t files, int64_t bytes)
+{
+	return (double) files * BYTES_OF_FILE + (double) bytes;
+}
+
+/* The time that is left, if what is to come is as fast as what is done. */
+static void
+describe_left(char *text, size_t size, double seconds)
+{
+	double		done = work_of(at.files_done, at.bytes_done);
+	double		left = work_of(at.files, at.bytes) - done;
+	double		eta = done > 0 && left > 0 ? seconds * left / done : 0;
+
+	/* longer than 100 hours is no estimate, and too wide */
+	if (done > 0 && eta < 360000)
+		snprintf(text, size, ", %d:%02d left", (int) eta / 60, (int) eta % 60);
+}
+
+int64_t
+progress_left(void)
+{
+	return at.shown ? at.files - at.files_done : 0;
+}
+
 /* The line: done and total, rate, the time that is left. */
 static void
 describe(char *text, size_t size)
@@ -105,14 +135,8 @@ describe(char *text, size_t size)
 				 (long long) at.files_done, (long long) at.files);
 	if (known)
 		describe_bar(bar, sizeof(bar), (int) ((double) at.bytes_done * 100 / (double) at.bytes));
-	if (known && rate > 0)
-	{
-		double		eta = (double) (at.bytes - at.bytes_done) / rate;
-
-		/* longer than 100 hours is no estimate, and too wide */
-		if (eta < 360000)
-			snprintf(left, sizeof(left), ", %d:%02d left", (int) eta / 60, (int) eta % 60);
-	}
+	if (known)
+		describe_left(left, sizeof(left), seconds);
 	snprintf(text, size, "%s%s%s%s%s, %s/s%s", bar, files,
 			 progress_size(at.bytes_done, done, sizeof(done)), known ? " of " : "",
 			 known ? progress_size(at.bytes, all, sizeof(all)) : "",
