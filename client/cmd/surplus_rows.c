@@ -80,9 +80,12 @@ surplus_rows(Session *session, const Options *options, const FoundList *stored,
 	return check_unique(surplus, failure);
 }
 
-/* Has a regular file of that path come to the tree?  top -1: there is no tree. */
+/*
+ * Has a file of that path come to the tree, or a link, if links are kept?  top -1: there is no
+ * tree.
+ */
 static bool
-has_come(int top, const char *path)
+has_come(const Options *options, int top, const char *path)
 {
 	struct stat st;
 	const char *last;
@@ -90,7 +93,7 @@ has_come(int top, const char *path)
 	int			directory = top < 0 || !local_check_path(path, &ignored) ? -1 :
 		local_open_parent(top, path, false, &last, &ignored);
 	bool		come = directory >= 0 && fstatat(directory, last, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		S_ISREG(st.st_mode);
+		(S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && options->links == LINKS_KEEP));
 
 	if (directory >= 0)
 		close(directory);
@@ -152,7 +155,7 @@ surplus_delete_rows(Session *session, const Options *options, int top, const Fou
 	FoundList	gone = {0};
 
 	for (size_t i = 0; i < surplus->count; i++)
-		if (!has_come(top, surplus->files[i].path + skip))
+		if (!has_come(options, top, surplus->files[i].path + skip))
 			walk_add(&gone, surplus->files[i].path, surplus->files[i].length, &meta_unknown);
 	if (gone.count == 0)
 		return true;

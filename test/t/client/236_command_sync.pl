@@ -367,8 +367,18 @@ my @daily = (
 	sub { symlink(any(), 'week/link' . ++$number) or die $!; },
 	sub { my ($link) = glob 'week/link*'; unlink $link if defined $link; },
 );
+# Files with their modes and times, which are kept in microseconds, and links with their targets.
+sub details
+{
+	my ($top) = @_;
+	my ($out) = run_command([ 'find', $top, '-type', 'f', '-printf', '%P %m %T@\n', '-o', '-type', 'l', '-printf', '%P -> %l\n' ]);
+	return join "\n", sort map { s/(\.\d{6})\d*$/$1/r } split /\n/, $out;
+}
+
 my $has_rsync = system('rsync --version >/dev/null 2>&1') == 0;
+my @all = ('-t', 'kept', '--delete', '--meta', '--links=keep');
 plant('week');
+ends(0, qr/./, 'a table with times, modes and links', 'init', '-t', 'kept', '--meta');
 grow(fresh()) for 1 .. 40;
 sql('TRUNCATE docs');
 foreach my $day (1 .. $days)
@@ -379,16 +389,26 @@ foreach my $day (1 .. $days)
 	is(join("\n", sort split /\n/, sql('SELECT name FROM docs')), join("\n", sort keys %tree), 'has the files');
 	($status, undef, $said) = command(to_tree('--delete', 'copy'));
 	is($status, 0, 'to a tree') or diag($said);
+	foreach my $way ([ '--to-table', 'week' ], [ '--to-tree', 'whole' ])
+	{
+		($status, undef, $said) = command('sync', @all, @$way);
+		is($status, 0, "$way->[0] with all") or diag($said);
+	}
 	if ($has_rsync)
 	{
+		system('rsync', '-a', '--delete', 'week/', 'whole_mirror') == 0 or die "rsync: $?";
+		is(details('whole'), details('whole_mirror'), 'times, modes and links as rsync makes them');
 		system('rsync', '-a', '--no-links', '--delete', 'week/', 'mirror') == 0 or die "rsync: $?";
 		trees_same('mirror', 'copy', 'as rsync makes it');
 	}
 	else
 	{
+		is(details('whole'), details('week'), 'times, modes and links as they are');
 		ok((!grep { slurp_file("copy/$_") ne $tree{$_} } keys %tree), 'as it is');
 	}
 }
+like(ends(0, qr/same/, 'all again, quickly', 'sync', @all, '--quick', '--to-table', 'week'), qr/^$/, 'changes nothing');
+like(ends(0, qr/same/, 'and back', 'sync', @all, '--quick', '--to-tree', 'whole'), qr/^$/, 'changes nothing');
 sound($node, 'docs', 'in the end', column => 'document');
 
 done_testing();
