@@ -100,7 +100,7 @@ sub functions
 			array_to_string(ARRAY(SELECT format_type(t, NULL) FROM unnest(proargtypes) t), ';')
 		FROM pg_proc WHERE pronamespace IN ('pg_catalog'::regnamespace, 'public'::regnamespace) AND prokind = 'f'
 		AND (proname IN ('quote_ident', 'length', 'pg_column_size', 'starts_with', 'pg_partition_tree', 'generate_series',
-			'pg_export_snapshot', 'format', 'concat') OR proname ~ '^securefile_(check|chunks|hash_extended|create|open|read|seek|write|truncate|finish|close)$')
+			'pg_export_snapshot', 'format', 'concat', 'octet_length', 'encode') OR proname ~ '^securefile_(digest|check|chunks|hash_extended|create|open|read|seek|write|truncate|finish|close)$')
 		AND prorettype NOT IN ('trigger'::regtype) AND proname || format_type(prorettype, NULL) !~ 'numeric|timestamp'});
 	my %made;
 	foreach my $line (split /\n/, $real)
@@ -198,6 +198,9 @@ sub trees
 	system('cp', '-r', 'tree', 'synced') == 0 or die 'cp failed';
 	ends(0, qr/1 same, 1 removed/, "$what: sync --to-tree", 'sync', '--to-tree', '--delete', @$of, 'synced');
 	system('rm', '-rf', 'synced');
+	$node->safe_psql('postgres', "UPDATE $of->[1] SET document = NULL, origin = '104'");
+	ends(0, qr/1 files to store/, "$what: migrate, a report", qw(migrate --from origin --root tree --dry-run), @$of);
+	ends(0, qr/1 put, 1 same/, "$what: migrate", qw(migrate --from origin --root tree --verify), @$of);
 	return;
 }
 
@@ -210,7 +213,7 @@ foreach my $path ('"$user", public', 'public, pg_catalog')
 		{
 			my $what = "$path, $key, table of $owner";
 			my $make = "DROP TABLE IF EXISTS $owner.docs; CREATE TABLE $owner.docs (name $key PRIMARY KEY, document "
-			  . ($owner eq 'mallory' ? 'mallory.file)' : 'public.securefile)');
+			  . ($owner eq 'mallory' ? 'mallory.file, origin mallory.word)' : 'public.securefile, origin pg_catalog.varchar)');
 			$owner eq 'mallory' ? as_mallory($make) : $node->safe_psql('postgres', $make);
 			spied();
 			local $ENV{PGOPTIONS} = '-c search_path=' . ($path =~ s/ //gr);
