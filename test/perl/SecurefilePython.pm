@@ -24,21 +24,22 @@ sub has_modules
 	return -x $python && system_log($python, '-c', 'import ' . join(', ', @modules)) == 0;
 }
 
-# The test modules, with the package of the sources, or with the one that the Python has.
+# The test modules of the sources; or with the package that the Python has, those of the
+# sources that it was built from.
 sub try_package
 {
-	my ($python, $from_sources, @modules) = @_;
+	my ($python, $built_from, @modules) = @_;
 	my $node = new_cluster('python');
 	my $log = "$PostgreSQL::Test::Utils::log_path/python_$modules[0].txt";
 	local $ENV{PGHOST} = $node->host;
 	local $ENV{PGPORT} = $node->port;
 	local $ENV{PGDATABASE} = 'postgres';
 	local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
-	local $ENV{PYTHONPATH} = $from_sources ? "$package/src" : '';
+	local $ENV{PYTHONPATH} = $built_from ? '' : "$package/src";
 	local $ENV{PGSECUREFILE_LONG} = $ENV{SECUREFILE_PAYLOADS} ? 1 : '';
 
 	my $status = system('sh', '-c', 'log=$1; shift; exec "$@" >"$log" 2>&1', 'sh', $log, $python, '-W', 'error::ResourceWarning',
-		"$package/tests/run.py", @modules);
+		($built_from || $package) . '/tests/run.py', @modules);
 	my $lines = slurp_file($log);
 	report_lines($lines);
 	is($status, 0, "$modules[0]: all was tried") or diag($lines);

@@ -74,6 +74,9 @@ class Asynchronous(Server):
                     self.assertEqual(await aio.get(conn, "docs", "document", "b"), DATA[:size])
                     await aio.put(conn, "docs", "document", "c", Upload(DATA[:size]))
                     self.assertEqual(self.stored("c"), DATA[:size])
+                    self.assertEqual(await aio.put(conn, "docs", "document", "d", path, resume=True), size)
+                    self.assertEqual(await aio.get(conn, "docs", "document", "d", path, resume=True), size)
+                    self.assertEqual(self.stored("d"), DATA[:size])
             self.assertEqual(await aio.get_many(conn, "docs", "document", ["b", "x"]), [DATA, None])
 
         self.run_with(steps)

@@ -321,6 +321,48 @@ class Transfers(Server):
         self.assertRaises(psycopg.OperationalError, self.put, bytes(9 * MB), progress=stop)
         self.assertEqual(self.stored(), DATA)
 
+    def test_resume(self):
+        """put and get go on where a call before them has failed; a source or value that has changed begins anew"""
+        path = os.path.join(self.folder(), "file")
+        with open(path, "wb") as file:
+            file.write(DATA)
+        self.resume_all(
+            path, lambda: self.put(path, resume=True, progress=self.stop), lambda: self.put(path, resume=True, progress=self.note)
+        )
+        self.assertEqual(self.stored(), DATA)
+        self.put(b"old", values={"note": "kept"})
+        self.assertEqual(self.put(path, resume=True), len(DATA))
+        self.assertEqual(self.conn.execute("SELECT name, note, document = %b FROM docs", (DATA,)).fetchall(), [("a", "kept", True)])
+        os.unlink(path)
+        self.resume_all(
+            path, lambda: self.get(path, resume=True, progress=self.stop), lambda: self.get(path, resume=True, progress=self.note)
+        )
+        self.assertRaises(ZeroDivisionError, self.get, path, resume=True, progress=self.stop)
+        self.assertEqual(len(os.listdir(os.path.dirname(path))), 2)
+        self.put(DATA[::-1])
+        self.get(path, resume=True)
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(), DATA[::-1])
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["file"])
+        with self.conn.transaction():
+            self.assertRaises(psycopg.ProgrammingError, self.put, path, resume=True)
+
+    def stop(self, done, total):
+        if done > 2 * MB:
+            raise ZeroDivisionError
+
+    def note(self, done, total):
+        self.noted.append(done)
+
+    def resume_all(self, path, fails, goes_on):
+        self.noted = []
+        with mock.patch("pgsecurefile._resume.STEP_BYTES", MB), mock.patch("pgsecurefile._resume.WINDOW_BYTES", MB):
+            self.assertRaises(ZeroDivisionError, fails)
+            self.assertIn(self.stored(), (None, DATA))
+            self.assertEqual(goes_on(), len(DATA))
+        self.assertGreater(self.noted[0], 2 * MB)
+        self.assertEqual(self.noted[-1], len(DATA))
+
     def test_source_fails(self):
         """a source that fails is passed on, and one in text mode is refused"""
         for size in (0, 2 * MB):

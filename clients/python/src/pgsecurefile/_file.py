@@ -177,9 +177,11 @@ class SecureFile(io.RawIOBase):
     def __del__(self) -> None:
         """A file that was forgotten is not stored."""
         if hasattr(self, "_stream") and not self._stream.closed:
-            warnings.warn(f"unclosed file {self!r}", ResourceWarning, source=self, stacklevel=2)
-            with contextlib.suppress(Exception):
-                self.abort()
+            try:
+                warnings.warn(f"unclosed file {self!r}", ResourceWarning, source=self, stacklevel=2)
+            finally:
+                with contextlib.suppress(Exception):
+                    self.abort()
 
     if TYPE_CHECKING:
 

@@ -29,6 +29,11 @@ Progress = Callable[[int, "int | None"], object]
 Path = Union[str, "os.PathLike[str]"]
 
 
+def at(place: Steps[Place], work: Callable[[Place], Steps[int]]) -> Steps[int]:
+    """Work at a place that is to be found."""
+    return (yield from work((yield from place)))
+
+
 # ---- put ----
 
 
@@ -144,13 +149,21 @@ def put(
     params: Sequence[Any] = (),
     values: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    resume: bool = False,
 ) -> int:
     """Store bytes, the file at a path, or what an object's read() gives; return the length.
 
     The row is named as in open(), and made if a key is given and there is none.
     progress(done, total) is called after each piece; an exception that it raises ends the
     work, and nothing is stored.
+
+    resume: the file at a path is stored in committed steps of 64 MB, under a name of its own
+    until it is complete; a call after one that has failed goes on where that ended.
     """
+    if resume:
+        from ._resume import put_steps as resumed
+
+        return run(conn, at(place_of(conn, table, column, key, where, params, values), lambda p: resumed(p, source, progress, False)))
 
     def steps() -> Steps[int]:
         place = yield from place_of(conn, table, column, key, where, params, values)
@@ -273,12 +286,20 @@ def get(
     offset: int = 0,
     length: int | None = None,
     progress: Progress | None = None,
+    resume: bool = False,
 ) -> Any:
     """Fetch a value, or a range of it: return its bytes; with a target, its length.
 
     The target is a path, or an object with write().  A file at the path is replaced when
     the value has come completely.  progress is as that of put().
+
+    resume: what a call that fails has fetched stays beside the path, and the next call goes
+    on there, unless the value has changed.
     """
+    if resume:
+        from ._resume import get_steps as resumed
+
+        return run(conn, at(place_of(conn, table, column, key, where, params), lambda p: resumed(p, target, progress, False)))
     sink = Sink(target, progress)
     complete = False
     try:

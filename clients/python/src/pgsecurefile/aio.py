@@ -18,7 +18,7 @@ from ._place import Table, place_of
 from ._server import register_async as register
 from ._steps import Steps, run_async
 from ._stream import Stream, Target
-from ._transfer import Progress, Sink, Source, got, many_steps, put_steps
+from ._transfer import Progress, Sink, Source, at, got, many_steps, put_steps
 from ._wire import PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -185,8 +185,14 @@ async def put(
     params: Sequence[Any] = (),
     values: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    resume: bool = False,
 ) -> int:
     """pgsecurefile.put(); the source's read() may be a coroutine, as that of an upload."""
+    if resume:
+        from ._resume import put_steps as resumed
+
+        found = place_of(conn, table, column, key, where, params, values)
+        return await run_async(conn, at(found, lambda p: resumed(p, source, progress, True)))
     if inspect.iscoroutinefunction(getattr(source, "read", None)):
         async with open(conn, table, column, key, "wb", where=where, params=params, values=values) as file:
             while piece := await source.read(PIECE_BYTES):
@@ -216,8 +222,14 @@ async def get(
     offset: int = 0,
     length: int | None = None,
     progress: Progress | None = None,
+    resume: bool = False,
 ) -> Any:
     """pgsecurefile.get(); files are written in a thread."""
+    if resume:
+        from ._resume import get_steps as resumed
+
+        found = place_of(conn, table, column, key, where, params)
+        return await run_async(conn, at(found, lambda p: resumed(p, target, progress, True)))
     sink = Sink(target, progress)
     complete = False
     try:
