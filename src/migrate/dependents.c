@@ -3,8 +3,9 @@
  * dependents.c
  *	  What depends on a column, and what a migration makes of it.
  *
- * What a column has of its own is put back. What names the column from elsewhere, such as a
- * view, is in the way: after the swap it would go on naming the old column.
+ * What a column has of its own is put back.  From PostgreSQL 18 on NOT NULL is a constraint with
+ * a name, and no dependent here: swap.c carries it.  What names the column from elsewhere, such
+ * as a view, is in the way: after the swap it would go on naming the old column.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +41,7 @@
 	" LEFT JOIN pg_attrdef g ON d.classid = 'pg_attrdef'::regclass AND g.oid = d.objid" \
 	" LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid" \
 	" WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = %u AND d.refobjsubid = %d" \
-	" AND d.deptype <> 'i' AND c.conname IS DISTINCT FROM %s AND c.conname IS DISTINCT FROM %s ORDER BY 1, 2"
+	" AND d.deptype <> 'i' AND c.contype IS DISTINCT FROM 'n' AND c.conname IS DISTINCT FROM %s AND c.conname IS DISTINCT FROM %s ORDER BY 1, 2"
 
 /* Triggers that take the column for the number of an object, by their argument. */
 #define LO_MANAGE_QUERY \

@@ -20,6 +20,7 @@
 #include "executor/spi.h"
 #include "migrate/migrate_internal.h"
 #include "rows/rows.h"
+#include "stats/stats.h"
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
@@ -85,6 +86,21 @@ is_full(const SfPass *pass, const SfPass *began)
 		pass->block - began->block >= BLOCKS_AT_ONCE;
 }
 
+/* For view securefile_progress: what the pass does is told by its number. */
+static void
+show_progress(const SfPass *pass)
+{
+	SfProgress	progress = {
+		.table_oid = RelationGetRelid(pass->rel), .attnum = pass->to,
+		.pass = pass->visit == sfi_bring_row ? 1 : pass->visit == sfi_bring_compare ? 2 : 3,
+		.blocks_total = pass->end_block, .blocks_done = pass->block,
+		.values = pass->rows, .bytes = pass->bytes + pass->compared_bytes,
+		.skipped = pass->skipped
+	};
+
+	sf_stats_progress(&progress);
+}
+
 /* Go on from the position until the batch is full or the rows are over: a step of the owner. */
 static void
 visit_rows(void *arg)
@@ -107,6 +123,7 @@ visit_rows(void *arg)
 			pass->skipped++;
 		pass->block = ItemPointerGetBlockNumber(&tid);
 		pass->offset = ItemPointerGetOffsetNumber(&tid);
+		show_progress(pass);
 	}
 	sf_rows_end(&rows);
 	sf_ddl_carrier_end(pass->carrier);
@@ -155,6 +172,7 @@ sfi_pass_run(SfMigration *m, SfPassVisit visit, const SfSince *since)
 		SF_FAULT(migrate_between);
 		is_first = false;
 	} while (pass.block < pass.end_block);
+	sf_stats_progress_end();
 	return pass;
 }
 
@@ -170,5 +188,6 @@ sfi_pass_run_at_once(SfMigration *m, SfPassVisit visit, const SfSince *since)
 		is_first = false;
 	} while (pass.block < pass.end_block && pass.rows < pass.batch_rows &&
 			 pass.bytes < pass.batch_bytes && pass.compared_bytes < pass.batch_bytes);
+	sf_stats_progress_end();
 	return pass.block >= pass.end_block && pass.skipped == 0;
 }

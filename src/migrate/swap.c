@@ -123,15 +123,34 @@ carry_default(const SfMigration *m, List *dependents)
 	}
 }
 
+/* The name of the constraint NOT NULL of a column, or NULL: before PostgreSQL 18 there is none. */
+static char *
+not_null_name(const SfMigration *m, const char *column)
+{
+	sfi_migrate_run(m, "SELECT conname FROM pg_constraint WHERE conrelid = %u AND contype = 'n'"
+					" AND conkey = ARRAY[%d::int2]", m->table_oid,
+					get_attnum(m->table_oid, column));
+	return SPI_processed == 0 ? NULL
+		: SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
 static void
 carry_not_null(const SfMigration *m)
 {
+	char	   *old_name;
+	char	   *new_name;
+
 	if (!m->not_null)
 		return;
+	old_name = not_null_name(m, m->column);
 	sfi_migrate_run(m, "ALTER TABLE %s ALTER %s SET NOT NULL", m->table,
 					quote_identifier(m->beside));
 	sfi_migrate_run(m, "ALTER TABLE %s ALTER %s DROP NOT NULL", m->table,
 					quote_identifier(m->column));
+	new_name = not_null_name(m, m->beside);
+	if (old_name != NULL && new_name != NULL && strcmp(old_name, new_name) != 0)
+		sfi_migrate_run(m, "ALTER TABLE %s RENAME CONSTRAINT %s TO %s", m->table,
+						quote_identifier(new_name), quote_identifier(old_name));
 }
 
 /* ---- the swap ---- */

@@ -119,6 +119,7 @@ sub meanwhile
 	my $session = background($node);
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok(held($node, $session, $point, "CALL securefile_migrate($arguments)"), "a migration is at $point");
+	is(sql('SELECT table_name, column_name, pass, rewritten FROM securefile_progress'), 'docs|document_migrating|1|40', 'the view shows how far') if $point eq 'migrate_between';
 	sql(@statements);
 	resume($node, $session, $point);
 	$session->quit;
@@ -152,6 +153,42 @@ meanwhile(q{'docs', 'document', batch_rows => 40}, 'migrate_between', writes('do
 	# an object is changed in its place, as the row does not tell
 	q{SELECT lo_put(document, 3, '\xeeee') FROM docs WHERE id = 30}, q{UPDATE twin SET b = overlay(b PLACING '\xeeee' FROM 4) WHERE id = 30});
 same('document::bytea', 'written meanwhile, from large objects');
+
+# what is written when the last comparison has begun is found under the lock
+sql('DELETE FROM twin WHERE id > 1000', 'DELETE FROM docs WHERE id > 1000');
+migrate(q{'docs', 'document', 'oid'});
+meanwhile(q{'docs', 'document'}, 'migrate_compare', writes('docs', 'document', 'lo_from_bytea(0, ?)'), writes('twin', 'b', '?'));
+same('document::bytea', 'written at the end, from large objects');
+
+# an object that was changed when it had been compared is not removed, nor is its number
+sql('CREATE TABLE late (id int, document oid)', 'INSERT INTO late SELECT i, lo_from_bytea(100000 + i, blob(i, 5000)) FROM generate_series(1, 3) i');
+my $session = background($node);
+ok(held($node, $session, 'migrate_swapped', q{CALL securefile_migrate('late', 'document', "unlink" => true)}), 'a migration is at the swap');
+sql(q{SELECT lo_put(100002, 0, '\xee')});
+resume($node, $session, 'migrate_swapped');
+like($session->{stderr}, qr/WARNING:  1 large objects were not removed/, 'an object that was changed stays');
+$session->quit;
+is(sql('SELECT document_migrated, document = blob(id, 5000), m.oid IS NOT NULL FROM late LEFT JOIN pg_largeobject_metadata m ON m.oid = document_migrated ORDER BY id'), "100001|t|f\n100002|t|t\n100003|t|f", 'with its number');
+sql('SELECT lo_unlink(100002)');
+
+# ---- names that need quotes; a dump in the middle ----
+
+sql('CREATE DATABASE again', 'CREATE SCHEMA "s 1"', 'CREATE TABLE "s 1"."T""b" ("Id" int PRIMARY KEY, "doc \'s" bytea NOT NULL DEFAULT $$\x01$$ CHECK ("doc \'s" <> $$\x02$$))',
+	'CREATE INDEX "I x" ON "s 1"."T""b" USING hash ("doc \'s")', 'INSERT INTO "s 1"."T""b" SELECT i, blob(i, 20000) FROM generate_series(1, 30) i');
+my $quoted = q{'"s 1"."T""b"'::regclass, 'doc ''s'};
+arm($node, 'migrate_between', 'error', skip => 1);
+fails_with($node, "CALL securefile_migrate($quoted, batch_rows => 10)", 'XX000', 'migrate_between');
+my $dump = $node->basedir . '/dump.sql';
+$node->command_ok([ 'pg_dump', '-f', $dump, '-t', '"s 1".*', $node->connstr('postgres') ], 'a dump in the middle');
+$node->safe_psql('again', 'CREATE EXTENSION securefile; CREATE SCHEMA "s 1"');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $dump, $node->connstr('again') ], 'restored');
+foreach my $db ('again', 'postgres')
+{
+	$node->safe_psql($db, "CALL securefile_migrate($quoted)");
+	is($node->safe_psql($db, q{SELECT format_type(atttypid, NULL), attnotnull, (SELECT count(*) FROM pg_constraint WHERE conrelid = attrelid AND contype IN ('c', 'p')), (SELECT count(*) FROM pg_index WHERE indrelid = attrelid)
+			FROM pg_attribute WHERE attrelid = '"s 1"."T""b"'::regclass AND attname = 'doc ''s'}), 'securefile|t|2|2', "$db: migrated on");
+	is($node->safe_psql($db, q{SELECT string_agg(md5("doc 's"::bytea), ',' ORDER BY "Id") FROM "s 1"."T""b"}), sql('SELECT string_agg(md5(blob(i, 20000)), $$,$$ ORDER BY i) FROM generate_series(1, 30) i'), "$db: the bytes");
+}
 
 # a migration is taken back
 foreach my $to ('bytea', 'oid')

@@ -65,7 +65,13 @@ sub storm
 	is($rc, 0, "$from to $to: goes on after death at $point (" . ($dead || 0) . ')') or diag $err;
 	eval { $other->quit };
 	is(sql("SELECT count(*) FROM docs FULL JOIN twin USING (id) WHERE $read{$to} IS DISTINCT FROM b"), 0, 'no row differs');
-	is(sql(q{SELECT count(*) FROM pg_attribute WHERE attrelid = 'docs'::regclass AND attnum > 0 AND NOT attisdropped}), 3, 'no column is left over');
+	# a row that was written after the swap keeps its old object, and then the column stays
+	my $columns = sql(q{SELECT string_agg(attname, ' ' ORDER BY attname) FROM pg_attribute WHERE attrelid = 'docs'::regclass AND attnum > 0 AND NOT attisdropped});
+	if ($from eq 'oid' && $columns =~ s/ document_migrated//)
+	{
+		is(sql('SELECT count(*) FROM docs JOIN pg_largeobject_metadata m ON m.oid = document_migrated WHERE lo_get(m.oid) = document'), 0, 'only objects of other bytes stay');
+	}
+	is($columns, 'document id note', 'no column is left over');
 	is(sql(q{SELECT count(*) FROM pg_trigger WHERE tgrelid = 'docs'::regclass AND NOT tgisinternal}), 0, 'no trigger is');
 	is(sql(q{SELECT count(*) FROM pg_constraint WHERE conrelid = 'docs'::regclass AND contype = 'c'}), 0, 'no constraint is');
 	is(sql(q{SELECT count(*) FROM securefile_check('docs', 'document')}), 0, 'sound') if $to eq 'securefile';
@@ -83,7 +89,7 @@ sub fresh
 }
 
 # each step of a migration from bytea, and one back; the long form takes all of each
-my $long = $ENV{SECUREFILE_LONG};
+my $long = $ENV{SECUREFILE_MIGRATE_STEPS};
 my @ways = (['bytea', 'securefile', qw(begin helpers row batch between validated index compare locked swapped)], ['oid', 'securefile', qw(row swapped unlink finish)],
 	['securefile', 'bytea', qw(row swapped)], ['securefile', 'oid', qw(row locked)]);
 foreach my $way (@ways)
