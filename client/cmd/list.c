@@ -290,9 +290,9 @@ list_delete(Session *session, const char *pattern, const char *prefix, FoundList
 	Asked		asked = {pattern, prefix, target->names_are_utf8, add_any, list};
 	char	   *condition = condition_of(target->key_text, prefix);
 	char	   *sql = text_make("DELETE FROM %s WHERE %s IS NOT NULL AND %s"
-								" RETURNING %s, pg_catalog.length(%s), NULL, NULL",
+								" RETURNING %s, pg_catalog.length(%s), NULL, NULL, %s",
 								target->table, target->column, condition, target->key_text,
-								target->column);
+								target->column, meta_expressions(target));
 
 	free(condition);
 	return execute(session, sql, &asked, failure);
