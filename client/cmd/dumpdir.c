@@ -23,6 +23,15 @@
 #define FANS			256
 #define DIRECTORY_MODE	0700
 #define OBJECT_MODE		0600
+#define SHORT_BYTES		(1024 * 1024)
+#define MOST_WAITING	128		/* files that are open */
+
+/* An object that is complete, and perhaps not on the disk. */
+typedef struct Waiting
+{
+	TempFile   *file;
+	char		sha256[SHA256_HEX_SIZE];
+} Waiting;
 
 struct DumpDir
 {
@@ -34,6 +43,9 @@ struct DumpDir
 	pthread_mutex_t lock;		/* of the rest */
 	int			fans[FANS];		/* -1: not open */
 	bool		touched[FANS];	/* not synced yet */
+	pthread_mutex_t waiting_lock;	/* of the rest; taken first */
+	Waiting		waiting[MOST_WAITING];
+	int			nwaiting;
 };
 
 /* ---- the directory ---- */
@@ -101,6 +113,7 @@ dumpdir_open(const char *path, DumpUse use, Failure *failure)
 	if (dir == NULL)
 		abort();
 	pthread_mutex_init(&dir->lock, NULL);
+	pthread_mutex_init(&dir->waiting_lock, NULL);
 	dir->top = dir->objects = dir->manifests = dir->leases = dir->lease.lock = -1;
 	for (int i = 0; i < FANS; i++)
 		dir->fans[i] = -1;
@@ -116,6 +129,8 @@ dumpdir_close(DumpDir *dir)
 	const int	parts[] = {dir->top, dir->objects, dir->manifests};
 
 	lease_give_back(&dir->lease);
+	for (int i = 0; i < dir->nwaiting; i++)
+		tempfile_discard(dir->waiting[i].file);
 	for (int i = 0; i < FANS; i++)
 		if (dir->fans[i] >= 0)
 			close(dir->fans[i]);
@@ -124,6 +139,7 @@ dumpdir_close(DumpDir *dir)
 			close(parts[i]);
 	if (dir->leases >= 0)
 		close(dir->leases);
+	pthread_mutex_destroy(&dir->waiting_lock);
 	pthread_mutex_destroy(&dir->lock);
 	free(dir);
 }
@@ -235,6 +251,19 @@ touch(DumpDir *dir, const char *sha256)
 	pthread_mutex_unlock(&dir->lock);
 }
 
+/* Does an object of that name wait?  What it has was hashed here. */
+static bool
+is_waiting(DumpDir *dir, const char *sha256)
+{
+	bool		found = false;
+
+	pthread_mutex_lock(&dir->waiting_lock);
+	for (int i = 0; i < dir->nwaiting && !found; i++)
+		found = strcmp(dir->waiting[i].sha256, sha256) == 0;
+	pthread_mutex_unlock(&dir->waiting_lock);
+	return found;
+}
+
 bool
 object_exists(DumpDir *dir, const char *sha256, int64_t length)
 {
@@ -244,7 +273,7 @@ object_exists(DumpDir *dir, const char *sha256, int64_t length)
 
 	if (fan < 0 || fstatat(fan, last, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
 		!S_ISREG(st.st_mode) || st.st_size != length)
-		return false;
+		return is_waiting(dir, sha256);
 	touch(dir, sha256);
 	return true;
 }
@@ -274,27 +303,80 @@ object_begin(DumpDir *dir, Failure *failure)
 	return tempfile_open(dir->objects, OBJECT_MODE, failure);
 }
 
-bool
-object_finish(DumpDir *dir, TempFile *file, const char *sha256, Failure *failure)
+/* Give an object that is on the disk its name. */
+static bool
+give_name(DumpDir *dir, TempFile *file, const char *sha256, Failure *failure)
 {
 	const char *last;
 	char	   *path;
 	bool		good;
 
 	if (fan_of(dir, sha256, true, &last) < 0)
-		failure_errno(failure, "could not open the directory of the object");
-	else if (fdatasync(tempfile_fd(file)) != 0)
-		failure_errno(failure, "could not write the object to the disk");
-	else
 	{
-		path = text_make("%.2s/%s", sha256, last);
-		good = tempfile_finish(file, path, true, failure);
-		free(path);
-		touch(dir, sha256);
-		return good;
+		failure_errno(failure, "could not open the directory of the object");
+		tempfile_discard(file);
+		return false;
 	}
-	tempfile_discard(file);
-	return false;
+	path = text_make("%.2s/%s", sha256, last);
+	good = tempfile_finish(file, path, true, failure);
+	free(path);
+	touch(dir, sha256);
+	return good;
+}
+
+/* Name all objects that wait; one sync of the file system costs less than one for each. */
+static bool
+name_waiting(DumpDir *dir, Failure *failure)
+{
+	bool		good = dir->nwaiting == 0 || syncfs(dir->objects) == 0;
+
+	if (!good)
+		failure_errno(failure, "could not write objects to the disk");
+	for (int i = 0; i < dir->nwaiting; i++)
+	{
+		Waiting    *waiting = &dir->waiting[i];
+
+		if (good)
+			good = give_name(dir, waiting->file, waiting->sha256, failure);
+		else
+			tempfile_discard(waiting->file);
+	}
+	dir->nwaiting = 0;
+	return good;
+}
+
+bool
+objects_name(DumpDir *dir, Failure *failure)
+{
+	bool		good;
+
+	pthread_mutex_lock(&dir->waiting_lock);
+	good = name_waiting(dir, failure);
+	pthread_mutex_unlock(&dir->waiting_lock);
+	return good;
+}
+
+bool
+object_finish(DumpDir *dir, TempFile *file, const char *sha256, Failure *failure)
+{
+	struct stat st;
+	bool		good = true;
+
+	if (fstat(tempfile_fd(file), &st) != 0 || st.st_size > SHORT_BYTES)
+	{
+		if (fdatasync(tempfile_fd(file)) == 0)
+			return give_name(dir, file, sha256, failure);
+		failure_errno(failure, "could not write the object to the disk");
+		tempfile_discard(file);
+		return false;
+	}
+	pthread_mutex_lock(&dir->waiting_lock);
+	dir->waiting[dir->nwaiting].file = file;
+	memcpy(dir->waiting[dir->nwaiting++].sha256, sha256, SHA256_HEX_SIZE);
+	if (dir->nwaiting == MOST_WAITING)
+		good = name_waiting(dir, failure);
+	pthread_mutex_unlock(&dir->waiting_lock);
+	return good;
 }
 
 bool

@@ -58,9 +58,15 @@ extern int	object_open(DumpDir *dir, const char *sha256, int64_t *length, Failur
 /* The directory of the objects that begin with that byte; -1 with errno set. */
 extern int	object_fan(DumpDir *dir, int byte, bool make);
 
-/* A new object: a file to be written, which gets its name when the bytes are known. */
+/*
+ * A new object: a file to be written, which gets its name when the bytes are known and on the disk.
+ * Short ones wait for others, so that one sync is for many; object_exists() knows them.
+ */
 extern TempFile *object_begin(DumpDir *dir, Failure *failure);
 extern bool object_finish(DumpDir *dir, TempFile *file, const char *sha256, Failure *failure);
+
+/* Give all objects that wait their names. */
+extern bool objects_name(DumpDir *dir, Failure *failure);
 
 /* Let all objects that were made or looked for be on the disk. */
 extern bool objects_sync(DumpDir *dir, Failure *failure);

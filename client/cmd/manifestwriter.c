@@ -243,7 +243,7 @@ bool
 manifest_end(ManifestWriter *writer, const char *name, ManifestTotals *totals, Failure *failure)
 {
 	char	   *path = text_make("%s" MANIFEST_SUFFIX, name);
-	bool		good = write_totals(writer, failure) &&
+	bool		good = objects_name(writer->dir, failure) && write_totals(writer, failure) &&
 		check_objects(writer, tempfile_name(writer->temp), failure) &&
 		objects_sync(writer->dir, failure);
 
