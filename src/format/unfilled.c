@@ -80,7 +80,7 @@ read_length(const char *text, uint64_t *length)
 	{
 		unsigned	digit = (unsigned) (*text - '0');
 
-		if (*length > (INT64_MAX - digit) / 10)
+		if (*length > ((uint64_t) INT64_MAX - digit) / 10)
 			return NULL;
 		*length = *length * 10 + digit;
 	}

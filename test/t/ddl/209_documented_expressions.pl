@@ -80,7 +80,7 @@ my $node = new_cluster('path', conf => [ 'wal_level = logical', 'wal_receiver_st
 $node->safe_psql('postgres', 'CREATE DATABASE empty_one');
 $node->safe_psql('empty_one', q{
 	CREATE EXTENSION securefile;
-	CREATE TABLE docs (id bigint PRIMARY KEY, name text, document securefile);
+	CREATE TABLE docs (id bigint PRIMARY KEY, name text, path text, document securefile);
 	CREATE TABLE fdw_docs (LIKE docs INCLUDING ALL);
 	CREATE TABLE other (id bigint PRIMARY KEY, plain bytea);
 });
