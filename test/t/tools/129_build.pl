@@ -101,7 +101,7 @@ is(join(' ', sort map { basename($_) } grep { /plpython/ } @server),
 	$has_python ? 'securefile_plpython3.so ' . basename($python) . ' securefile_plpython3u.control' : '', 'the transform for PL/Python, where its headers are');
 ok((quiet(@make, 'install-server', 'NO_PYTHON=1', "DESTDIR=$top/without"))[0], 'install without it');
 is_deeply([ below("$top/without") ], [ grep { !/plpython/ } @server ], 'and all but that');
-is(scalar(grep { m{/(securefile|securefile\.1|pgsecurefile\.h|libpgsecurefile\.(a|so|pc))$} } @client), 6, 'what clients get');
+is(scalar(grep { m{/(securefile|securefile\.1|_securefile|pgsecurefile\.h|libpgsecurefile\.(a|so|pc))$} } @client), 8, 'what clients get');
 ok((quiet(@make, 'uninstall', "DESTDIR=$top/all"))[0], 'uninstall');
 is_deeply([ below("$top/all") ], [], 'nothing is left');
 
