@@ -15,20 +15,14 @@
  *-------------------------------------------------------------------------
  */
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "answer.h"
 #include "batch.h"
-#include "meta.h"
-#include "source.h"
-#include "statement.h"
-#include "transfer.h"
 
 typedef struct Batch
 {
 	Session    *session;
-	const Options *options;
-	BatchOpen	open;
+	const BatchWork *work;
 	void	   *arg;
 	BatchFile  *files;
 } Batch;
@@ -60,26 +54,17 @@ store_alone(const Batch *batch, BatchFile *file)
 	Session    *session = batch->session;
 	Failure		failure;
 	Failure		ignored;
-	MetaSets	sets;
-	const Options *options = meta_add(batch->options, &file->found->meta, &sets);
-	int			fd = batch->open(batch->arg, file->found, &file->bytes, &failure);
 
-	file->bytes = fd < 0 ? -1 :
-		transfer_put(session, options, file->name, file->row_exists, fd, &failure);
+	batch->work->store(session, batch->arg, file, &failure);
 	if (file->bytes >= 0)
 	{
 		output_file(file->name, file->action, file->bytes);
 		file->told = true;
+		return;
 	}
-	else
-	{
-		tell_failed(file, &failure);
-		if (PQstatus(session->conn) == CONNECTION_OK)
-			(void) session_recover(session, &ignored);
-	}
-	if (fd >= 0)
-		close(fd);
-	meta_free(options, &sets);
+	tell_failed(file, &failure);
+	if (PQstatus(session->conn) == CONNECTION_OK)
+		(void) session_recover(session, &ignored);
 }
 
 /* ---- sending ---- */
@@ -90,47 +75,27 @@ send_text(Session *session, const char *sql)
 	return PQsendQueryParams(session->conn, sql, 0, NULL, NULL, NULL, NULL, 0) == 1;
 }
 
-/* Send the statement of an open file; one of the same form may have been prepared before. */
-static bool
-send_bytes(const Batch *batch, const BatchFile *file, bool prepare)
+bool
+batch_send(Session *session, const WholeFile *whole, bool prepare)
 {
-	Session    *session = batch->session;
-	MetaSets	sets;
-	const Options *options = meta_add(batch->options, &file->found->meta, &sets);
-	WholeFile	whole = statement_whole(session, options, file->name, file->row_exists,
-										session->buffer, (size_t) file->bytes);
-	bool		sent = !prepare ||
-		PQsendPrepare(session->conn, "", whole.sql, whole.count, whole.types) == 1;
-
-	sent = sent && PQsendQueryPrepared(session->conn, "", whole.count, whole.values,
-									   whole.lengths, whole.formats, 0) == 1;
-
-	statement_free(&whole);
-	meta_free(options, &sets);
-	return sent;
+	return (!prepare ||
+			PQsendPrepare(session->conn, "", whole->sql, whole->count, whole->types) == 1) &&
+		PQsendQueryPrepared(session->conn, "", whole->count, whole->values, whole->lengths,
+							whole->formats, 0) == 1;
 }
 
 /* Read a file and send it.  A file that cannot be read is told of and left out. */
 static bool
 send_file(const Batch *batch, BatchFile *file, bool prepare)
 {
-	Session    *session = batch->session;
 	Failure		failure;
-	bool		fits = true;
-	int64_t		length;
-	int			fd = batch->open(batch->arg, file->found, &length, &failure);
+	bool		sent;
 
 	file->sent = false;
-	file->bytes = fd < 0 ? -1 :
-		source_read_short(fd, session->buffer, BUFFER_SIZE, &fits, &failure);
-	if (fd >= 0)
-		close(fd);
+	sent = batch->work->send(batch->session, batch->arg, file, prepare, &failure);
 	if (file->bytes < 0)
 		tell_failed(file, &failure);
-	if (file->bytes < 0 || !fits)
-		return true;
-	file->sent = true;
-	return send_bytes(batch, file, prepare);
+	return sent;
 }
 
 /*
@@ -304,10 +269,9 @@ go_on(Pace *pace, size_t some, size_t failed, bool all_stored)
 }
 
 bool
-batch_store(Session *session, const Options *options, BatchOpen open, void *arg,
-			BatchFile *files, size_t count)
+batch_store(Session *session, const BatchWork *work, void *arg, BatchFile *files, size_t count)
 {
-	Batch		batch = {session, options, open, arg, files};
+	Batch		batch = {session, work, arg, files};
 	Pace		pace = {0, count, SIZE_MAX};
 	Failure		ignored;
 

@@ -7,10 +7,8 @@
  */
 #include <stdlib.h>
 
+#include "batch.h"
 #include "groups.h"
-
-/* The bytes of a group: what is lost if its connection is lost. */
-#define MOST_BYTES		(16 * 1024 * 1024)
 
 /* A group that is being filled. */
 typedef struct Filling
@@ -80,7 +78,7 @@ groups_make(const Session *session, const Options *options, const FoundList *lis
 		if (!is_short(&filling, &list->files[i]))
 			continue;
 		if (filling.groups.count == 0 || filling.groups.sizes[last] == filling.most ||
-			filling.bytes + length > MOST_BYTES)
+			filling.bytes + length > BATCH_BYTES)
 			begin_group(&filling);
 		add_file(&filling, i);
 		filling.bytes += length;

@@ -23,6 +23,7 @@
 #include "output.h"
 #include "pool.h"
 #include "quick.h"
+#include "source.h"
 #include "text.h"
 #include "transfer.h"
 #include "tree.h"
@@ -36,7 +37,7 @@ typedef struct Import
 	Groups		groups;
 } Import;
 
-/* A BatchOpen.  A link is stored as a file without bytes. */
+/* Open a file of the tree.  A link is stored as a file without bytes. */
 static int
 open_found(void *arg, const Found *found, int64_t *length, Failure *failure)
 {
@@ -131,7 +132,7 @@ import_open(Session *session, const Import *import, const char *name, const Foun
 		return put(session, import, name, found, fd, stored, action, failure);
 	*later = (BatchFile)
 	{
-		.found = found, .name = name, .row_exists = stored->row, .action = action
+		.source = found, .name = name, .row_exists = stored->row, .action = action
 	};
 	return true;
 }
@@ -252,11 +253,62 @@ look_together(Session *session, Import *import, Together *together)
 		if (!import_looked(session, import, together->names[i], together->found[i],
 						   &together->stored[i], file))
 			(void) session_recover(session, &ignored);
-		else if (file->found != NULL)
+		else if (file->source != NULL)
 			together->in_batch++;
 	}
 	return true;
 }
+
+/* Send the bytes that the buffer has. */
+static bool
+send_bytes(Session *session, const Import *import, const BatchFile *file, bool prepare)
+{
+	const Found *found = file->source;
+	MetaSets	sets;
+	const Options *options = meta_add(import->options, &found->meta, &sets);
+	WholeFile	whole = statement_whole(session, options, file->name, file->row_exists,
+										session->buffer, (size_t) file->bytes);
+	bool		sent = batch_send(session, &whole, prepare);
+
+	statement_free(&whole);
+	meta_free(options, &sets);
+	return sent;
+}
+
+/* Read a file of a batch, and send it if it is short. */
+static bool
+send_found(Session *session, void *arg, BatchFile *file, bool prepare, Failure *failure)
+{
+	int64_t		length;
+	int			fd = open_found(arg, file->source, &length, failure);
+	bool		fits = true;
+
+	file->bytes = fd < 0 ? -1 :
+		source_read_short(fd, session->buffer, BUFFER_SIZE, &fits, failure);
+	if (fd >= 0)
+		close(fd);
+	file->sent = file->bytes >= 0 && fits;
+	return !file->sent || send_bytes(session, arg, file, prepare);
+}
+
+/* Store a file of a batch alone. */
+static void
+store_found(Session *session, void *arg, BatchFile *file, Failure *failure)
+{
+	const Import *import = arg;
+	const Found *found = file->source;
+	MetaSets	sets;
+	const Options *options = meta_add(import->options, &found->meta, &sets);
+	int			fd = open_found(arg, found, &file->bytes, failure);
+
+	file->bytes = fd < 0 ? -1 :
+		transfer_put(session, options, file->name, file->row_exists, fd, failure);
+	if (fd >= 0)
+		close(fd);
+	meta_free(options, &sets);
+}
+
+static const BatchWork batch_work = {send_found, store_found};
 
 /* Do the files of which the user was not told, one by one. */
 static bool
@@ -286,8 +338,7 @@ import_together(Session *session, Import *import, const Group *group)
 {
 	Together	together = together_make(session, import, group);
 	bool		good = look_together(session, import, &together) &&
-		batch_store(session, import->options, open_found, import, together.batch,
-					together.in_batch);
+		batch_store(session, &batch_work, import, together.batch, together.in_batch);
 
 	if (!good || PQstatus(session->conn) != CONNECTION_OK)
 		good = import_rest(session, import, &together);

@@ -99,7 +99,7 @@ static const OptionRow option_rows[] = {
 			"Other columns of the rows, besides the key (all)", GROUP_WORK}, TEXT(set_columns)},
 	{VERB_RESTORE,
 		{"at", KEY_AT, "NAME", 0, "Name of the dump (the newest)", GROUP_WORK}, TEXT(at)},
-	{VERB_IMPORT | VERB_SYNC,
+	{VERB_IMPORT | VERB_SYNC | VERB_RESTORE,
 		{"batch", KEY_BATCH, "N", 0,
 			"Small files in one transaction, all or none of which a crash leaves (500); 1: each has its own", GROUP_WORK}, BY_FUNCTION},
 	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_INIT,

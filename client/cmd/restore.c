@@ -8,12 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch.h"
 #include "dump.h"
 #include "list.h"
 #include "output.h"
 #include "restore.h"
 #include "text.h"
 #include "verbs.h"
+
+/* Of a statement, in the protocol. */
+#define MOST_PARAMETERS	65535
+
+/* The rows of a batch without files. */
+#define MOST_ROW_BYTES	(4 * 1024 * 1024)
 
 /* ---- which dump ---- */
 
@@ -186,25 +193,36 @@ is_wanted(const Restore *restore, const RestoreTable *table, const ManifestRow *
 	return wanted;
 }
 
-static Batch *
-new_batch(const RestoreTable *table)
+/* The rows of a batch of that table: each has its key among the parameters of one statement. */
+static int
+most_of(const Restore *restore, const RestoreTable *table)
 {
-	Batch	   *batch = calloc(1, sizeof(Batch));
+	int			possible = MOST_PARAMETERS / table->nkeys;
+
+	return table->target.distributed ? 1 : restore->most < possible ? restore->most : possible;
+}
+
+static Batch *
+new_batch(const Restore *restore, const RestoreTable *table)
+{
+	size_t		bytes = sizeof(Batch) + most_of(restore, table) * sizeof(ManifestRow);
+	Batch	   *batch = calloc(1, bytes);
 
 	if (batch == NULL)
 		abort();
 	batch->table = table;
-	batch->item.bytes = sizeof(Batch);
+	batch->item.bytes = bytes;
 	return batch;
 }
 
 /* Is there no room for that row? */
 static bool
-is_full(const Batch *batch, const RestoreTable *table, const ManifestRow *row)
+is_full(const Restore *restore, const Batch *batch, const RestoreTable *table,
+		const ManifestRow *row)
 {
-	return batch->table != table || batch->count == BATCH_ROWS || table->target.distributed ||
+	return batch->table != table || batch->count == most_of(restore, table) ||
 		batch->length + row->file.length > BATCH_BYTES ||
-		batch->item.bytes + row->bytes > BATCH_BYTES;
+		batch->item.bytes + row->bytes > MOST_ROW_BYTES;
 }
 
 /* Hand all rows to the threads, in batches. */
@@ -213,22 +231,22 @@ push_rows(Restore *restore, ManifestReader *reader, Flow *flow, Failure *failure
 {
 	ManifestRow row = {0};
 	Batch	   *batch = NULL;
-	int			rc;
+	int			rc = 0;
 	bool		good = true;
 
-	while (good && (rc = manifest_next(reader, &row, failure)) > 0)
+	while (good && !output_stopped() && (rc = manifest_next(reader, &row, failure)) > 0)
 	{
 		const RestoreTable *table = table_of(restore, &row);
 
 		if (table == NULL || !is_wanted(restore, table, &row))
 			continue;
-		if (batch != NULL && is_full(batch, table, &row))
+		if (batch != NULL && is_full(restore, batch, table, &row))
 		{
 			good = flow_push(flow, &batch->item);
 			batch = NULL;
 		}
 		if (batch == NULL)
-			batch = new_batch(table);
+			batch = new_batch(restore, table);
 		batch->rows[batch->count++] = row;
 		batch->length += row.file.length;
 		batch->item.bytes += row.bytes * 2;
@@ -248,8 +266,10 @@ restore_rows(const Options *options, Restore *restore, ManifestReader *reader)
 {
 	Failure		failure;
 	Flow	   *flow;
+	int64_t		each = (reader->totals.rows + options->jobs - 1) / options->jobs;
 	bool		good;
 
+	restore->most = each < 1 ? 1 : each < options->batch ? (int) each : options->batch;
 	failure_say(&failure, "no connection is left: run it again");
 	if (!options->quiet)
 		progress_begin(restore->ntables == (int) json_array_size(reader->columns) &&
@@ -259,9 +279,9 @@ restore_rows(const Options *options, Restore *restore, ManifestReader *reader)
 	good = push_rows(restore, reader, flow, &failure);
 	if (!flow_end(flow))
 		good = false;
-	if (!good)
+	if (!good && !output_stopped())
 		output_message(&failure);
-	return good;
+	return good && !output_stopped();
 }
 
 /* Find dump and tables. */

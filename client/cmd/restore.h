@@ -11,9 +11,7 @@
 #include "dumpcolumn.h"
 #include "flow.h"
 #include "manifest.h"
-
-#define BATCH_ROWS		64
-#define BATCH_BYTES		(4 * 1024 * 1024)
+#include "statement.h"
 
 /* ---- restoretable.c ---- */
 
@@ -47,6 +45,7 @@ typedef struct Restore
 	DumpDir    *dir;
 	RestoreTable *tables;
 	int			ntables;
+	int			most;			/* rows of a batch */
 } Restore;
 
 /* Rows of one table. */
@@ -56,7 +55,7 @@ typedef struct Batch
 	const RestoreTable *table;
 	int			count;
 	int64_t		length;			/* of all files */
-	ManifestRow rows[BATCH_ROWS];
+	ManifestRow rows[];
 } Batch;
 
 /* The key of a row as text, for patterns and messages; the caller frees it. */
@@ -83,6 +82,10 @@ extern void restore_free_values(char **values, int count);
 
 /* Is the file so long that it is a stream, and a transaction of its own? */
 extern bool restore_is_long(const RestoreStore *store);
+
+/* Read a short file into the buffer of the session, check it, and make the statement that stores it. */
+extern bool restore_whole(Session *session, DumpDir *dir, const RestoreStore *store,
+						  WholeFile *whole, Failure *failure);
 
 /* Store the row with its file, which is checked while it is read. */
 extern bool restore_store(Session *session, DumpDir *dir, const RestoreStore *store,

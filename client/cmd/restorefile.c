@@ -18,8 +18,6 @@
 #include "sparse.h"
 #include "text.h"
 
-#define BYTEA_OID		17
-
 /* What Citus can put into the text of a statement, in hexadecimal digits. */
 #define WHOLE_BYTES		268435440
 
@@ -145,61 +143,89 @@ read_object(int fd, const ManifestFile *file, char *bytes, Failure *failure)
 		failure_say(failure, "object %s is damaged: its SHA-256 is %s", file->sha256, hex);
 }
 
-/* Execute the statement with the file as its last parameter; bytes NULL: null. */
+/* The statement with the file as its last parameter; bytes NULL: null. */
 static bool
-send_whole(Session *session, const RestoreStore *store, const char *bytes, Failure *failure)
+make_whole(const RestoreStore *store, const char *bytes, WholeFile *whole, Failure *failure)
 {
-	int			last = count_of(store);
-	char	   *parameter = text_make("$%d", last + 1);
-	char	   *sql = statement_of(store, parameter);
+	int			count = count_of(store);
 	char	  **values = values_of(store, failure);
-	Oid		   *types = calloc(last + 1, sizeof(Oid));
-	int		   *lengths = calloc(last + 1, sizeof(int));
-	int		   *formats = calloc(last + 1, sizeof(int));
-	PGresult   *result = NULL;
-	bool		stored = false;
+	char	   *parameter;
 
-	if (types == NULL || lengths == NULL || formats == NULL)
-		abort();
-	if (values != NULL)
-	{
-		const char **all = (const char **) values;
-
-		types[last] = BYTEA_OID;
-		all[last] = bytes;
-		lengths[last] = (int) store->row->file.length;
-		formats[last] = 1;
-		result = PQexecParams(session->conn, sql, last + 1, types, all, lengths, formats, 0);
-		stored = PQresultStatus(result) == PGRES_COMMAND_OK;
-		if (!stored)
-			failure_sql(failure, session->conn, result);
-		else if (strcmp(PQcmdTuples(result), "0") == 0)
-			stored = failure_say(failure, "the statement stored no row");
-	}
-	PQclear(result);
-	free(formats);
-	free(lengths);
-	free(types);
-	restore_free_values(values, last);
-	free(sql);
+	if (values == NULL)
+		return false;
+	parameter = text_make("$%d", count + 1);
+	*whole = statement_with(statement_of(store, parameter), (const char **) values, count, bytes,
+							store->row->file.length);
+	whole->owns_texts = true;
 	free(parameter);
-	return stored;
+	return true;
+}
+
+/* Open the object of a row; it must have the length of the file. */
+static int
+open_object(DumpDir *dir, const ManifestFile *file, Failure *failure)
+{
+	int64_t		length;
+	int			fd = object_open(dir, file->sha256, &length, failure);
+
+	if (fd < 0 || length == file->length)
+		return fd;
+	failure_say(failure, "object %s is damaged: it has %lld bytes, not %lld", file->sha256,
+				(long long) length, (long long) file->length);
+	close(fd);
+	return -1;
+}
+
+/* The same with the bytes of the object, for which there is room. */
+static bool
+read_whole(DumpDir *dir, const RestoreStore *store, char *bytes, WholeFile *whole,
+		   Failure *failure)
+{
+	int			fd = open_object(dir, &store->row->file, failure);
+	bool		good = fd >= 0 && read_object(fd, &store->row->file, bytes, failure) &&
+		make_whole(store, bytes, whole, failure);
+
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+bool
+restore_whole(Session *session, DumpDir *dir, const RestoreStore *store, WholeFile *whole,
+			  Failure *failure)
+{
+	if (store->row->file.sha256 == NULL)
+		return make_whole(store, NULL, whole, failure);
+	return read_whole(dir, store, session->buffer, whole, failure);
 }
 
 static bool
-store_short(Session *session, int fd, const RestoreStore *store, Failure *failure)
+execute(Session *session, const RestoreStore *store, WholeFile *whole, Failure *failure)
 {
-	int64_t		length = store->row->file.length;
-	char	   *bytes = length < BUFFER_SIZE ? session->buffer : malloc(length);
-	bool		good;
+	bool		stored = statement_execute(session, whole, store->row_exists, failure);
 
+	statement_free(whole);
+	return stored;
+}
+
+/* Store a file of a distributed table, however long it is, in one statement. */
+static bool
+store_whole(Session *session, DumpDir *dir, const RestoreStore *store, Failure *failure)
+{
+	WholeFile	whole;
+	char	   *bytes;
+	bool		stored;
+
+	if (store->row->file.length > WHOLE_BYTES)
+		return failure_say(failure, "the file is too long to be stored in one statement\n"
+						   "Hint: Restore it to a table that is not distributed, and store it from there.");
+	bytes = malloc(store->row->file.length);
 	if (bytes == NULL)
 		return failure_say(failure, "out of memory");
-	good = read_object(fd, &store->row->file, bytes, failure) &&
-		send_whole(session, store, bytes, failure);
-	if (bytes != session->buffer)
-		free(bytes);
-	return good;
+	stored = read_whole(dir, store, bytes, &whole, failure) &&
+		execute(session, store, &whole, failure);
+	free(bytes);
+	return stored;
 }
 
 /* ---- long files ---- */
@@ -256,7 +282,7 @@ next_piece(void *arg, void *buffer, size_t size, int64_t *hole)
 }
 
 static bool
-store_long(Session *session, int fd, const RestoreStore *store, Failure *failure)
+send_stream(Session *session, int fd, const RestoreStore *store, Failure *failure)
 {
 	const RestoreTable *table = store->table;
 	Stream		stream = {.sha256 = store->row->file.sha256, .failure = failure};
@@ -281,6 +307,17 @@ store_long(Session *session, int fd, const RestoreStore *store, Failure *failure
 	return bytes >= 0;
 }
 
+static bool
+store_long(Session *session, DumpDir *dir, const RestoreStore *store, Failure *failure)
+{
+	int			fd = open_object(dir, &store->row->file, failure);
+	bool		stored = fd >= 0 && send_stream(session, fd, store, failure);
+
+	if (fd >= 0)
+		close(fd);
+	return stored;
+}
+
 /* ---- both ---- */
 
 bool
@@ -292,28 +329,11 @@ restore_is_long(const RestoreStore *store)
 bool
 restore_store(Session *session, DumpDir *dir, const RestoreStore *store, Failure *failure)
 {
-	const ManifestFile *file = &store->row->file;
-	int64_t		length;
-	int			fd;
-	bool		good = false;
+	WholeFile	whole;
 
-	if (file->sha256 == NULL)
-		return send_whole(session, store, NULL, failure);
-	fd = object_open(dir, file->sha256, &length, failure);
-	if (fd < 0)
-		return false;
-	if (length != file->length)
-		failure_say(failure, "object %s is damaged: it has %lld bytes, not %lld", file->sha256,
-					(long long) length, (long long) file->length);
-	else if (!restore_is_long(store))
-		good = store_short(session, fd, store, failure);
-	else if (!store->table->target.distributed)
-		good = store_long(session, fd, store, failure);
-	else if (length > WHOLE_BYTES)
-		failure_say(failure, "the file is too long to be stored in one statement\n"
-					"Hint: Restore it to a table that is not distributed, and store it from there.");
-	else
-		good = store_short(session, fd, store, failure);
-	close(fd);
-	return good;
+	if (restore_is_long(store))
+		return store->table->target.distributed ? store_whole(session, dir, store, failure) :
+			store_long(session, dir, store, failure);
+	return restore_whole(session, dir, store, &whole, failure) &&
+		execute(session, store, &whole, failure);
 }

@@ -4,14 +4,15 @@
  *	  A batch of rows: which are there, and what is to be stored.
  *
  * One statement looks for all rows of the batch.  What is missing or differs is stored: short files
- * in one transaction, and, if that fails, each in its own, so that only a row that cannot be
- * stored is left out; each long file in a transaction of its own.
+ * together (batch.c), each long one in a transaction of its own.  After a lost connection nobody
+ * knows whether the last transaction was committed, so what is there is looked for once more.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch.h"
 #include "dump.h"
 #include "output.h"
 #include "restore.h"
@@ -20,7 +21,7 @@
 /* What becomes of a row. */
 typedef struct Fate
 {
-	bool		pending;		/* it is to be stored */
+	bool		pending;		/* the user was not told of it */
 	bool		exists;
 	Action		action;
 } Fate;
@@ -92,19 +93,26 @@ answers(const RestoreTable *table, const char *length)
 	return asked;
 }
 
+/* Rows of a batch that are looked for together. */
+typedef struct Looked
+{
+	int		   *numbers;
+	int			count;
+} Looked;
+
 /* One row of VALUES: number, length, key. */
 static void
-add_listed(Text *sql, const Batch *batch, int number)
+add_listed(Text *sql, const Batch *batch, int number, int place)
 {
 	const RestoreTable *table = batch->table;
-	char	   *text = text_make("%s(%d, %lld::pg_catalog.int8", number > 0 ? ", " : "", number,
+	char	   *text = text_make("%s(%d, %lld::pg_catalog.int8", place > 0 ? ", " : "", number,
 								 (long long) batch->rows[number].file.length);
 
 	text_add(sql, text, strlen(text));
 	free(text);
 	for (int i = 0; i < table->nkeys; i++)
 	{
-		text = text_make(", $%d::%s", number * table->nkeys + i + 1, table->key_types[i]);
+		text = text_make(", $%d::%s", place * table->nkeys + i + 1, table->key_types[i]);
 		text_add(sql, text, strlen(text));
 		free(text);
 	}
@@ -113,12 +121,12 @@ add_listed(Text *sql, const Batch *batch, int number)
 
 /* The statement that looks for a row of a distributed table. */
 static char *
-look_for_one(const Batch *batch)
+look_for_one(const Batch *batch, int number)
 {
 	const RestoreTable *table = batch->table;
-	char	   *length = text_make("%lld", (long long) batch->rows[0].file.length);
+	char	   *length = text_make("%lld", (long long) batch->rows[number].file.length);
 	char	   *asked = answers(table, length);
-	char	   *sql = text_make("SELECT 0, %s FROM %s WHERE %s LIMIT 2", asked,
+	char	   *sql = text_make("SELECT %d, %s FROM %s WHERE %s LIMIT 2", number, asked,
 								table->target.quoted_table, table->key_is_given);
 
 	free(asked);
@@ -126,9 +134,9 @@ look_for_one(const Batch *batch)
 	return sql;
 }
 
-/* The statement that looks for all rows. */
+/* The statement that looks for them. */
 static char *
-look_statement(const Batch *batch)
+look_statement(const Batch *batch, const Looked *looked)
 {
 	const RestoreTable *table = batch->table;
 	Text		list = {0};
@@ -137,9 +145,9 @@ look_statement(const Batch *batch)
 	char	   *sql;
 
 	if (table->target.distributed)
-		return look_for_one(batch);
-	for (int i = 0; i < batch->count; i++)
-		add_listed(&list, batch, i);
+		return look_for_one(batch, looked->numbers[0]);
+	for (int i = 0; i < looked->count; i++)
+		add_listed(&list, batch, looked->numbers[i], i);
 	for (int i = 0; i < table->nkeys; i++)
 	{
 		char	   *name = text_make(", k%d", i + 1);
@@ -158,29 +166,42 @@ look_statement(const Batch *batch)
 	return sql;
 }
 
-/* The keys of all rows; a row whose key is null, or no text, has failed. */
-static void
-take_keys(const Batch *batch, const char **values, char ***kept, Fate *fates)
+/* Can the row be told from others? */
+static bool
+check_key(char *const *key, int count, Failure *failure)
+{
+	for (int i = 0; i < count; i++)
+		if (key[i] == NULL)
+			return failure_say(failure, "the key is null: the row cannot be told from others");
+	return true;
+}
+
+/* The rows that are pending; one whose key is null, or no text, has failed. */
+static Looked
+find_pending(const Batch *batch, Fate *fates)
 {
 	const RestoreTable *table = batch->table;
+	Looked		looked = {calloc(batch->count + 1, sizeof(int)), 0};
 
+	if (looked.numbers == NULL)
+		abort();
 	for (int i = 0; i < batch->count; i++)
 	{
+		const ManifestRow *row = &batch->rows[i];
 		Failure		failure;
-		bool		good;
+		char	  **key;
 
-		kept[i] = restore_values(&batch->rows[i], table->keys, table->nkeys, &failure);
-		good = kept[i] != NULL;
-		for (int j = 0; j < table->nkeys; j++)
-		{
-			values[i * table->nkeys + j] = kept[i] == NULL ? NULL : kept[i][j];
-			if (good && kept[i][j] == NULL)
-				good = failure_say(&failure, "the key is null: the row cannot be told from others");
-		}
-		fates[i] = (Fate) {good, false, ACTION_PUT};
-		if (!good)
-			fail_row(table, &batch->rows[i], &failure);
+		if (!fates[i].pending)
+			continue;
+		key = restore_values(row, table->keys, table->nkeys, &failure);
+		fates[i] = (Fate) {key != NULL && check_key(key, table->nkeys, &failure), false, ACTION_PUT};
+		restore_free_values(key, table->nkeys);
+		if (fates[i].pending)
+			looked.numbers[looked.count++] = i;
+		else
+			fail_row(table, row, &failure);
 	}
+	return looked;
 }
 
 /* Has the row the file already? */
@@ -224,20 +245,40 @@ number_at(const PGresult *result, int at)
 	return at >= PQntuples(result) ? -1 : (int) strtol(PQgetvalue(result, at, 0), NULL, 10);
 }
 
-/* Ask for all rows of the batch, and decide. */
-static bool
-look(Session *session, const Restore *restore, const Batch *batch, Fate *fates, Failure *failure)
+/* Ask for rows; NULL after a failure. */
+static PGresult *
+ask(Session *session, const Batch *batch, const Looked *looked, Failure *failure)
 {
-	int			count = batch->count * batch->table->nkeys;
-	const char **values = calloc(count + 1, sizeof(char *));
-	char	 ***kept = calloc(batch->count + 1, sizeof(char **));
-	char	   *sql = look_statement(batch);
+	const RestoreTable *table = batch->table;
+	const char **values = calloc(looked->count * table->nkeys + 1, sizeof(char *));
+	char	 ***keys = calloc(looked->count + 1, sizeof(char **));
+	char	   *sql = look_statement(batch, looked);
 	PGresult   *result;
 
-	if (values == NULL || kept == NULL)
+	if (values == NULL || keys == NULL)
 		abort();
-	take_keys(batch, values, kept, fates);
-	result = session_rows(session, failure, 4, sql, count, values);
+	for (int i = 0; i < looked->count; i++)
+	{
+		keys[i] = restore_values(&batch->rows[looked->numbers[i]], table->keys, table->nkeys,
+								 failure);
+		memcpy(values + i * table->nkeys, keys[i], table->nkeys * sizeof(char *));
+	}
+	result = session_rows(session, failure, 4, sql, looked->count * table->nkeys, values);
+	for (int i = 0; i < looked->count; i++)
+		restore_free_values(keys[i], table->nkeys);
+	free(keys);
+	free(values);
+	free(sql);
+	return result;
+}
+
+/* Look for rows, and decide. */
+static bool
+look_for(Session *session, const Restore *restore, const Batch *batch, const Looked *looked,
+		 Fate *fates, Failure *failure)
+{
+	PGresult   *result = ask(session, batch, looked, failure);
+
 	for (int i = 0; i < PQntuples(result); i++)
 	{
 		int			number = number_at(result, i);
@@ -247,13 +288,41 @@ look(Session *session, const Restore *restore, const Batch *batch, Fate *fates, 
 			judge(restore, batch, result, i, number_at(result, i + 1) == number, &fates[number],
 				  &batch->rows[number]);
 	}
-	for (int i = 0; i < batch->count; i++)
-		restore_free_values(kept[i], batch->table->nkeys);
-	free(kept);
-	free(values);
-	free(sql);
 	PQclear(result);
 	return result != NULL;
+}
+
+/* Look for each row alone: one has a key that is no value of its type, for example. */
+static bool
+look_apart(Session *session, const Restore *restore, const Batch *batch, const Looked *looked,
+		   Fate *fates, Failure *failure)
+{
+	for (int i = 0; i < looked->count && PQstatus(session->conn) == CONNECTION_OK &&
+		 !output_stopped(); i++)
+	{
+		int			number = looked->numbers[i];
+		Looked		one = {&number, 1};
+
+		if (look_for(session, restore, batch, &one, fates, failure) ||
+			PQstatus(session->conn) != CONNECTION_OK)
+			continue;
+		fail_row(batch->table, &batch->rows[number], failure);
+		fates[number].pending = false;
+	}
+	return PQstatus(session->conn) == CONNECTION_OK && !output_stopped();
+}
+
+/* Look for all that are pending, and decide; false: the connection is lost, or all stops. */
+static bool
+look(Session *session, const Restore *restore, const Batch *batch, Fate *fates, Failure *failure)
+{
+	Looked		looked = find_pending(batch, fates);
+	bool		good = looked.count == 0 ||
+		look_for(session, restore, batch, &looked, fates, failure) ||
+		look_apart(session, restore, batch, &looked, fates, failure);
+
+	free(looked.numbers);
+	return good;
 }
 
 /* ---- storing ---- */
@@ -273,77 +342,116 @@ fail_failed(const Batch *batch, Fate *fates)
 		}
 }
 
-static void
-done(const Batch *batch, Fate *fates, int number)
+/* What the functions of a batch are called with. */
+typedef struct Together
 {
-	const ManifestRow *row = &batch->rows[number];
+	const Restore *restore;
+	const RestoreTable *table;
+} Together;
 
-	fates[number].pending = false;
-	if (row->file.length < BUFFER_SIZE)
-		progress_bytes(row->file.length);
-	tell_row(batch->table, row, fates[number].action);
+/* Of a BatchWork: read the file of a row, and send it. */
+static bool
+send_row(Session *session, void *arg, BatchFile *file, bool prepare, Failure *failure)
+{
+	const Together *together = arg;
+	RestoreStore store = {together->table, file->source, file->row_exists};
+	WholeFile	whole;
+	bool		sent;
+
+	file->bytes = -1;
+	if (!restore_whole(session, together->restore->dir, &store, &whole, failure))
+		return true;
+	file->bytes = store.row->file.length;
+	file->sent = true;
+	sent = batch_send(session, &whole, prepare);
+	statement_free(&whole);
+	return sent;
 }
 
-/* Store all short files in one transaction.  False: nothing is stored, and nothing told yet. */
+/* And: store it alone. */
+static void
+store_row(Session *session, void *arg, BatchFile *file, Failure *failure)
+{
+	const Together *together = arg;
+	RestoreStore store = {together->table, file->source, file->row_exists};
+
+	file->bytes = -1;
+	if (!restore_store(session, together->restore->dir, &store, failure))
+		return;
+	file->bytes = store.row->file.length;
+	progress_bytes(file->bytes);
+}
+
+/* Is the row to be stored with others? */
+static bool
+is_short(const Batch *batch, const Fate *fates, int number)
+{
+	RestoreStore store = {batch->table, &batch->rows[number], fates[number].exists};
+
+	return fates[number].pending && !restore_is_long(&store);
+}
+
+/* Store all short files; false: the connection is lost, or all stops. */
 static bool
 store_together(Session *session, const Restore *restore, const Batch *batch, Fate *fates)
 {
-	Failure		ignored;
-	int			first = -1;
-	bool		good = true;
+	static const BatchWork work = {send_row, store_row};
+	Together	together = {restore, batch->table};
+	BatchFile  *files = calloc(batch->count + 1, sizeof(BatchFile));
+	size_t		count = 0;
+	bool		good;
 
-	for (int i = 0; good && i < batch->count; i++)
+	if (files == NULL)
+		abort();
+	for (int i = 0; i < batch->count; i++)
+		if (is_short(batch, fates, i))
+			files[count++] = (BatchFile)
+		{
+			.source = &batch->rows[i], .name = restore_name(batch->table, &batch->rows[i]),
+				.row_exists = fates[i].exists, .action = fates[i].action
+		};
+	good = batch_store(session, &work, &together, files, count);
+	for (size_t i = 0; i < count; i++)
 	{
-		RestoreStore store = {batch->table, &batch->rows[i], fates[i].exists};
+		const ManifestRow *row = files[i].source;
 
-		if (!fates[i].pending || restore_is_long(&store))
-			continue;
-		if (first < 0)
-			good = session_do(session, &ignored, "BEGIN");
-		first = first < 0 ? i : first;
-		good = good && restore_store(session, restore->dir, &store, &ignored);
+		if (files[i].told)
+		{
+			fates[row - batch->rows].pending = false;
+			progress_file();
+		}
+		free((char *) files[i].name);
 	}
-	if (first < 0)
-		return true;
-	if (!good || !session_do(session, &ignored, "COMMIT"))
-		return false;
-	for (int i = first; i < batch->count; i++)
-	{
-		RestoreStore store = {batch->table, &batch->rows[i], fates[i].exists};
-
-		if (fates[i].pending && !restore_is_long(&store))
-			done(batch, fates, i);
-	}
-	return true;
+	free(files);
+	return good;
 }
 
-/* Store each row that is left in its own transaction. */
+/* Store each long file in its own transaction; false likewise, with the failure. */
 static bool
-store_apart(Session *session, const Restore *restore, const Batch *batch, Fate *fates)
+store_apart(Session *session, const Restore *restore, const Batch *batch, Fate *fates,
+			Failure *failure)
 {
-	Failure		failure;
-	bool		all = true;
+	Failure		ignored;
 
-	for (int i = 0; i < batch->count; i++)
+	for (int i = 0; i < batch->count && !output_stopped(); i++)
 	{
 		RestoreStore store = {batch->table, &batch->rows[i], fates[i].exists};
+		bool		stored;
 
 		if (!fates[i].pending)
 			continue;
-		if (restore_store(session, restore->dir, &store, &failure))
-		{
-			done(batch, fates, i);
-			continue;
-		}
-		fail_row(batch->table, &batch->rows[i], &failure);
-		if (!session_recover(session, &failure))
-		{
-			output_message(&failure);
+		stored = restore_store(session, restore->dir, &store, failure);
+		if (!stored && PQstatus(session->conn) != CONNECTION_OK)
 			return false;
-		}
-		all = all && PQstatus(session->conn) == CONNECTION_OK;
+		fates[i].pending = false;
+		if (stored)
+			tell_row(batch->table, store.row, fates[i].action);
+		else
+			fail_row(batch->table, store.row, failure);
+		if (!stored && !session_recover(session, &ignored))
+			return false;
 	}
-	return all;
+	return !output_stopped();
 }
 
 static void
@@ -351,33 +459,55 @@ pretend(const Batch *batch, Fate *fates)
 {
 	for (int i = 0; i < batch->count; i++)
 		if (fates[i].pending)
-			done(batch, fates, i);
+		{
+			fates[i].pending = false;
+			progress_bytes(batch->rows[i].file.length);
+			tell_row(batch->table, &batch->rows[i], fates[i].action);
+		}
+}
+
+/* Do what is pending; false with the failure: the connection is lost.  False, too: all stops. */
+static bool
+do_pending(Session *session, const Restore *restore, const Batch *batch, Fate *fates,
+		   Failure *failure)
+{
+	if (!dump_settings(session, failure) || !look(session, restore, batch, fates, failure))
+		return false;
+	fail_failed(batch, fates);
+	if (restore->options->dry_run)
+	{
+		pretend(batch, fates);
+		return true;
+	}
+	if (!store_together(session, restore, batch, fates))
+	{
+		failure_sql(failure, session->conn, NULL);
+		return false;
+	}
+	return store_apart(session, restore, batch, fates, failure);
 }
 
 bool
 restore_batch(Session *session, void *arg, FlowItem *item)
 {
-	const Restore *restore = arg;
 	const Batch *batch = (const Batch *) item;
-	Fate		fates[BATCH_ROWS];
+	Fate	   *fates = calloc(batch->count, sizeof(Fate));
 	Failure		failure;
+	bool		good;
 
-	if (!dump_settings(session, &failure) || !look(session, restore, batch, fates, &failure))
-	{
-		for (int i = 0; i < batch->count; i++)
+	if (fates == NULL)
+		abort();
+	for (int i = 0; i < batch->count; i++)
+		fates[i].pending = true;
+	good = output_stopped() || do_pending(session, arg, batch, fates, &failure);
+	if (!good && !output_stopped() && PQstatus(session->conn) != CONNECTION_OK &&
+		session_recover(session, &failure))
+		good = do_pending(session, arg, batch, fates, &failure);
+	for (int i = 0; !good && !output_stopped() && i < batch->count; i++)
+		if (fates[i].pending)
 			fail_row(batch->table, &batch->rows[i], &failure);
-		return false;
-	}
-	fail_failed(batch, fates);
-	if (restore->options->dry_run)
-		pretend(batch, fates);
-	else if (!store_together(session, restore, batch, fates) &&
-			 !session_recover(session, &failure))
-	{
-		output_message(&failure);
-		return false;
-	}
-	return store_apart(session, restore, batch, fates);
+	free(fates);
+	return good;
 }
 
 void

@@ -83,33 +83,42 @@ statement_values(const Options *options, const char *name)
 }
 
 WholeFile
-statement_whole(const Session *session, const Options *options, const char *name,
-				bool row_exists, const char *bytes, size_t length)
+statement_with(char *sql, const char **values, int before, const char *bytes, size_t length)
 {
-	int			last = options->nsets + 1;
-	char	   *parameter = text_make("$%d", last + 1);
 	WholeFile	whole = {
-		.sql = statement_put(session, options, row_exists, parameter),
-		.count = last + 1,
-		.types = calloc(last + 1, sizeof(Oid)),
-		.values = statement_values(options, name),
-		.lengths = calloc(last + 1, sizeof(int)),
-		.formats = calloc(last + 1, sizeof(int)),
+		.sql = sql,
+		.count = before + 1,
+		.types = calloc(before + 1, sizeof(Oid)),
+		.values = values,
+		.lengths = calloc(before + 1, sizeof(int)),
+		.formats = calloc(before + 1, sizeof(int)),
 	};
 
 	if (whole.types == NULL || whole.lengths == NULL || whole.formats == NULL)
 		abort();
-	free(parameter);
-	whole.types[last] = BYTEA_OID;
-	whole.values[last] = bytes;
-	whole.lengths[last] = (int) length;
-	whole.formats[last] = 1;
+	whole.types[before] = BYTEA_OID;
+	whole.values[before] = bytes;
+	whole.lengths[before] = (int) length;
+	whole.formats[before] = 1;
 	return whole;
+}
+
+WholeFile
+statement_whole(const Session *session, const Options *options, const char *name,
+				bool row_exists, const char *bytes, size_t length)
+{
+	char	   *parameter = text_make("$%d", options->nsets + 2);
+	char	   *sql = statement_put(session, options, row_exists, parameter);
+
+	free(parameter);
+	return statement_with(sql, statement_values(options, name), options->nsets + 1, bytes, length);
 }
 
 void
 statement_free(WholeFile *whole)
 {
+	for (int i = 0; whole->owns_texts && i < whole->count - 1; i++)
+		free((char *) whole->values[i]);
 	free(whole->formats);
 	free(whole->lengths);
 	free(whole->types);
@@ -125,6 +134,20 @@ statement_stored(const Session *session, const PGresult *result, bool row_exists
 		return failure_sql(failure, session->conn, result);
 	if (strcmp(PQcmdTuples((PGresult *) result), "0") != 0)
 		return true;
-	return failure_say(failure, row_exists && session->target->dist_key != NULL ?
-					   ROUTE_NO_ROW : "the statement stored no row");
+	return failure_say(failure, row_exists && session->target != NULL &&
+					   session->target->dist_key != NULL ? ROUTE_NO_ROW : "the statement stored no row");
+}
+
+bool
+statement_execute(Session *session, const WholeFile *whole, bool row_exists, Failure *failure)
+{
+	PGresult   *result;
+	bool		stored;
+
+	session_let_go(session);
+	result = PQexecParams(session->conn, whole->sql, whole->count, whole->types, whole->values,
+						  whole->lengths, whole->formats, 0);
+	stored = statement_stored(session, result, row_exists, failure);
+	PQclear(result);
+	return stored;
 }

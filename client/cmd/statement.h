@@ -29,12 +29,21 @@ typedef struct WholeFile
 	const char **values;
 	int		   *lengths;
 	int		   *formats;
+	bool		owns_texts;		/* the values before the file are freed, too */
 } WholeFile;
+
+/* Make one of a statement and the values before the file, which are a part of it then. */
+extern WholeFile statement_with(char *sql, const char **values, int before, const char *bytes,
+								size_t length);
 
 extern WholeFile statement_whole(const Session *session, const Options *options,
 								 const char *name, bool row_exists, const char *bytes,
 								 size_t length);
 extern void statement_free(WholeFile *whole);
+
+/* Execute it; false with the failure if it stores no row. */
+extern bool statement_execute(Session *session, const WholeFile *whole, bool row_exists,
+							  Failure *failure);
 
 /* Has the statement stored a row?  row_exists as above. */
 extern bool statement_stored(const Session *session, const PGresult *result, bool row_exists,

@@ -179,14 +179,8 @@ put_whole(Session *session, const Options *options, const char *name, bool row_e
 		  const char *bytes, size_t length, Failure *failure)
 {
 	WholeFile	whole = statement_whole(session, options, name, row_exists, bytes, length);
-	PGresult   *result;
-	bool		stored;
+	bool		stored = statement_execute(session, &whole, row_exists, failure);
 
-	session_let_go(session);
-	result = PQexecParams(session->conn, whole.sql, whole.count, whole.types, whole.values,
-						  whole.lengths, whole.formats, 0);
-	stored = statement_stored(session, result, row_exists, failure);
-	PQclear(result);
 	statement_free(&whole);
 	return stored;
 }

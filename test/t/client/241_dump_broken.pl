@@ -166,5 +166,15 @@ foreach (1 .. 3)
 ends(0, qr/put|same/, 'a restore goes on', 'restore', '-t', 'copy', '--from', 'public.docs', 'p');
 is(rows('copy'), rows('docs'), 'to the end');
 
+# ---- a connection that is lost in the middle of a batch ----
+sql(q{TRUNCATE copy}, q{CREATE SEQUENCE times}, q{CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN IF nextval('times') = 30 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NEW; END $$},
+	q{CREATE TRIGGER leave BEFORE INSERT ON copy FOR EACH ROW EXECUTE FUNCTION leave()});
+ends(0, qr/ 60 put/, 'a restore makes it again, once', 'restore', '-t', 'copy', '--from', 'public.docs', 'p', '-j', 1);
+is(rows('copy'), rows('docs'), 'and leaves out no row');
+sql(q{TRUNCATE copy}, q{CREATE OR REPLACE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN IF NEW.id > 20 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NEW; END $$});
+ends(1, qr/ 60 failed/, 'if it is lost again the rows of the batch have failed', 'restore', '-t', 'copy', '--from', 'public.docs', 'p', '-j', 1);
+
 $node->stop;
 done_testing();

@@ -105,6 +105,8 @@ foreach my $value ('7', '{"hex":"zz"}', '{"hex":"00"}', '["a"]', '"7; DROP TABLE
 	my ($rc2, undef, $err2) = command(@forged);
 	ok($rc2 == 1 && $err2 =~ /no text|invalid input syntax/, "no value: $value") or diag("$rc2 $err2");
 }
+forge($head, qq({"c":0,"sha256":null,"length":0,"row":["x"]}), qq({"c":0,"sha256":"$s2","length":200000,"row":["77"]}));
+ends(1, qr/x: .*invalid input syntax.*1 put, 1 failed/s, 'a key that is no value of its type costs only its row', @forged, '-j', 1);
 foreach my $other ('{}', '{"securefile_dump":2,"columns":[]}', '{"securefile_dump":1,"columns":[{"schema":"public","table":"docs","column":"document","row":[{"name":"id","type":"integer"}],"key":[1]}]}',
 	'{"securefile_dump":1,"columns":[{"schema":"public","table":"docs","column":"document","row":[],"key":[]}]}')
 {
