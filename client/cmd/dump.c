@@ -6,6 +6,8 @@
  *		dumprun.c		a dump: the list, and the threads that fetch
  *		dumpcolumn.c	the columns, and the statements that read them
  *		dumpobject.c	one object
+ *		dumpdelta.c		one of which a part is fetched
+ *		dumptags.c, dumpearlier.c, dumppatch.c	by tags, out of an earlier one
  *		pgdump.c		pg_dump, which runs beside it
  *		dumplist.c, dumpprune.c, dumpcheck.c	what works on a directory alone
  *		dumpdir.c, dumplease.c	the directory, and which commands work in it
@@ -20,6 +22,7 @@
 
 #include "dump.h"
 #include "output.h"
+#include "text.h"
 #include "verbs.h"
 
 /* Does the dump run beside pg_dump? */
@@ -106,7 +109,7 @@ prepare(Session *session, Dump *dump, Failure *failure)
 		DumpColumn *column = &dump->columns.columns[i];
 
 		good = dumpcolumn_statements(session, column, target.extension, options->verify,
-									 dump->longer, failure);
+									 dump->longer, options->delta_granule, failure);
 		if (good && column->distributed && !options->quiet)
 			output_notice(NULL, "the files of a distributed table are not of one moment: "
 						  "there is no snapshot of all its nodes");
@@ -115,16 +118,33 @@ prepare(Session *session, Dump *dump, Failure *failure)
 	return good;
 }
 
+/* Tell how much did not have to be fetched. */
+static void
+tell_reused(int64_t bytes)
+{
+	char		size[32];
+	char	   *text = text_make("dump: %s were taken from the objects of earlier dumps",
+								 progress_size(bytes, size, sizeof(size)));
+
+	output_notice(NULL, text);
+	free(text);
+}
+
 /* Print what became of the dump. */
 static void
-tell(const Dump *dump, const ManifestTotals *totals)
+tell(Dump *dump, const ManifestTotals *totals)
 {
+	int64_t		reused = atomic_load(&dump->reused);
+
+	if (reused > 0 && !dump->options->quiet)
+		tell_reused(reused);
 	if (dump->options->json)
-		output_record(json_pack("{s:s, s:I, s:I, s:I, s:I}", "dump", dump->name,
+		output_record(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "dump", dump->name,
 								"rows", (json_int_t) totals->rows,
 								"files", (json_int_t) totals->files,
 								"bytes", (json_int_t) totals->bytes,
-								"failed", (json_int_t) totals->failed));
+								"failed", (json_int_t) totals->failed,
+								"reused", (json_int_t) reused));
 	else if (has_pg_dump(dump->options))
 		output_notice(NULL, dump->name);	/* pg_dump may have written there */
 	else

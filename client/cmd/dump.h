@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "dumpcolumn.h"
+#include "dumpearlier.h"
 #include "flow.h"
 #include "manifest.h"
 
@@ -47,6 +48,14 @@ extern int64_t object_fill(Session *session, TempFile *file, const char *sql,
 						   const pgsf_params *params, char *sha256, bool *broken,
 						   Failure *failure);
 
+/*
+ * Add a part of the file, from start on, to a SHA-256, and write it at the position of fd.  length
+ * -1: to the end.  The rest as for object_fill().
+ */
+extern int64_t object_fill_part(Session *session, int fd, Sha256 *sum, int64_t start,
+								int64_t length, const char *sql, const pgsf_params *params,
+								bool *broken, Failure *failure);
+
 /* A dump that runs. */
 typedef struct Dump
 {
@@ -60,12 +69,18 @@ typedef struct Dump
 	ManifestWriter *writer;
 	Flow	   *flow;
 	Flights		flights;
+	pthread_mutex_t earlier_lock;
+	Earlier    *earlier;		/* for each column; under that lock */
+	_Atomic int64_t reused;		/* bytes out of earlier objects */
 	atomic_bool broken;			/* it cannot become a dump; the user knows why */
 	atomic_bool warned;			/* a kept hash was wrong */
 } Dump;
 
 /* Settings of a session, with which values mean the same wherever they are restored. */
 extern bool dump_settings(Session *session, Failure *failure);
+
+/* Begin a transaction with the snapshot of the list, if the session is in none. */
+extern bool dump_see(Session *session, const Dump *dump, Failure *failure);
 
 /* Begin the transaction of the list, and export its snapshot. */
 extern bool dump_snapshot(Session *session, Dump *dump, Failure *failure);

@@ -367,9 +367,26 @@ dumpcolumn_has_longer(Session *session, const DumpColumn *column, int64_t longer
 	return result != NULL;
 }
 
+/*
+ * The tags of the parts of a file.  The functions of a distributed table's columns would have to
+ * be called where its rows are.
+ */
+static char *
+tags_of(const DumpColumn *column, const char *extension, const char *typed, const char *only,
+		const char *condition, int64_t granule)
+{
+	if (column->distributed)
+		return NULL;
+	return text_make("SELECT e.start, e.length, pg_catalog.encode(e.tag, 'hex')"
+					 " FROM (SELECT %s FROM %s%s WHERE %s) f (file)"
+					 " CROSS JOIN LATERAL %s.securefile_extents(f.file, %lld) e",
+					 typed, only, column->quoted_table, condition, extension,
+					 (long long) granule);
+}
+
 bool
 dumpcolumn_statements(Session *session, DumpColumn *column, const char *extension, bool verify,
-					  int64_t longer, Failure *failure)
+					  int64_t longer, int64_t granule, Failure *failure)
 {
 	const char *file = column->quoted_column;
 	const char *only = column->partitioned || column->distributed ? "" : "ONLY ";
@@ -391,6 +408,7 @@ dumpcolumn_statements(Session *session, DumpColumn *column, const char *extensio
 								" pg_catalog.encode(%s.securefile_digest(%s, 'sha256'), 'hex')"
 								" FROM %s%s WHERE %s", extension, typed, extension, typed, only,
 								column->quoted_table, condition);
+	column->tags = tags_of(column, extension, typed, only, condition, granule);
 	free(where);
 	free(values);
 	free(hash);

@@ -48,6 +48,8 @@ typedef struct DumpColumn
 								 * dumpcolumn_statements() */
 	char	   *file;			/* SELECT of a file */
 	char	   *digests;		/* SELECT of its SHA-256, kept and computed */
+	char	   *tags;			/* SELECT of the tags of its parts; null: it has
+								 * none */
 } DumpColumn;
 
 typedef struct DumpColumns
@@ -67,10 +69,11 @@ extern bool dumpcolumns_find(Session *session, const Options *options, DumpColum
  * Make the statements.  A row of list begins with tableoid, ctid, length and SHA-256 (null: it has
  * to be read); the values of rows follow.  The parameters of the others are tableoid and ctid, or
  * for a distributed table the key.  verify: no kept hash is trusted.  longer: only files that are
- * longer; -1: all rows.
+ * longer; -1: all rows.  granule: bytes of a part that has a tag.
  */
 extern bool dumpcolumn_statements(Session *session, DumpColumn *column, const char *extension,
-								  bool verify, int64_t longer, Failure *failure);
+								  bool verify, int64_t longer, int64_t granule,
+								  Failure *failure);
 
 /* Has it files that are longer?  False after a failure. */
 extern bool dumpcolumn_has_longer(Session *session, const DumpColumn *column, int64_t longer,

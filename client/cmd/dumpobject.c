@@ -96,28 +96,41 @@ take_piece(void *arg, const void *bytes, size_t length)
 }
 
 int64_t
-object_fill(Session *session, TempFile *file, const char *sql, const pgsf_params *params,
-			char *sha256, bool *broken, Failure *failure)
+object_fill_part(Session *session, int fd, Sha256 *sum, int64_t start, int64_t length,
+				 const char *sql, const pgsf_params *params, bool *broken, Failure *failure)
 {
-	Filling		filling = {tempfile_fd(file), sha256_begin(), false};
-	int64_t		bytes = pgsf_get_callback(session->handle, take_piece, &filling, 0, -1, sql,
-										  params);
+	Filling		filling = {fd, sum, false};
+	int64_t		bytes = pgsf_get_callback(session->handle, take_piece, &filling, start, length,
+										  sql, params);
 
-	if (bytes >= 0 && ftruncate(filling.fd, bytes) != 0)
-		filling.broken = true;
 	*broken = filling.broken;
 	if (filling.broken)
 	{
-		if (bytes < 0)
-			errno = pgsf_errno(session->handle);
+		errno = pgsf_errno(session->handle);
 		failure_errno(failure, "could not write the object");
-		bytes = -1;
 	}
 	else if (bytes < 0)
 		failure_pgsf(failure, session->handle);
+	return bytes;
+}
+
+int64_t
+object_fill(Session *session, TempFile *file, const char *sql, const pgsf_params *params,
+			char *sha256, bool *broken, Failure *failure)
+{
+	int			fd = tempfile_fd(file);
+	Sha256	   *sum = sha256_begin();
+	int64_t		bytes = object_fill_part(session, fd, sum, 0, -1, sql, params, broken, failure);
+
+	if (bytes >= 0 && ftruncate(fd, bytes) != 0)
+	{
+		*broken = true;
+		failure_errno(failure, "could not write the object");
+		bytes = -1;
+	}
 	if (bytes < 0)
-		sha256_free(filling.sum);
-	else if (!sha256_end(filling.sum, sha256))
+		sha256_free(sum);
+	else if (!sha256_end(sum, sha256))
 	{
 		failure_say(failure, "could not compute SHA-256");
 		bytes = -1;

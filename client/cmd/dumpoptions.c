@@ -15,6 +15,8 @@ wrong_locally(const Options *options)
 {
 	if (options->table != NULL || options->all || options->nargs > 1)
 		return "--list, --prune and --check want DIR only";
+	if (options->delta || options->no_verify)
+		return "--list, --prune and --check make no dump: no --delta";
 	if (options->prune != (options->keep > 0))
 		return "--prune and --keep belong together";
 	return NULL;
@@ -40,6 +42,8 @@ dump_options_wrong(const Options *options, const Verb *verb)
 		return wrong_locally(options);
 	if (options->keep > 0)
 		return "--prune and --keep belong together";
+	if (options->no_verify && (!options->delta || options->verify))
+		return "--no-verify wants --delta, and no --verify";
 	if (options->table != NULL && options->all)
 		return "--table and --all exclude each other";
 	if (options->table == NULL && !options->all && !with_pg_dump)

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "dump.h"
+#include "dumptags.h"
 #include "output.h"
 #include "text.h"
 
@@ -222,6 +223,7 @@ sweep(Sweep *at, int directory, int byte, const Named *named)
 	for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries))
 	{
 		char	   *sha256 = text_make("%02x%s", byte < 0 ? 0 : byte, entry->d_name);
+		bool		tags = tags_strip(sha256);
 		bool		object = byte >= 0 && object_name_valid(sha256);
 		struct stat st;
 
@@ -229,7 +231,7 @@ sweep(Sweep *at, int directory, int byte, const Named *named)
 			fstatat(directory, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 			(at->options->dry_run || unlinkat(directory, entry->d_name, 0) == 0))
 		{
-			at->objects += object;
+			at->objects += object && !tags;
 			at->bytes += st.st_blocks * 512;
 		}
 		free(sha256);

@@ -19,6 +19,7 @@
 
 #include "answer.h"
 #include "dump.h"
+#include "dumpdelta.h"
 #include "flow.h"
 #include "output.h"
 #include "reserved.h"
@@ -88,9 +89,8 @@ dump_settings(Session *session, Failure *failure)
 	return good;
 }
 
-/* Begin a transaction with the snapshot of the list, if the session is in none. */
-static bool
-see_snapshot(Session *session, const Dump *dump, Failure *failure)
+bool
+dump_see(Session *session, const Dump *dump, Failure *failure)
 {
 	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
 		return true;
@@ -139,9 +139,9 @@ ask_digest(Session *session, const Dump *dump, Job *job, bool *wrong, Failure *f
  * *broken: the failure is one of the directory, which no other file will escape.
  */
 static bool
-fetch(Session *session, const Dump *dump, Job *job, bool *wrong, bool *broken, Failure *failure)
+fetch(Session *session, Dump *dump, Job *job, Delta *delta, bool *wrong, bool *broken,
+	  Failure *failure)
 {
-	pgsf_params params = place_of(job);
 	char		sha256[SHA256_HEX_SIZE];
 	int64_t		bytes;
 	TempFile   *file = object_begin(dump->dir, failure);
@@ -149,8 +149,7 @@ fetch(Session *session, const Dump *dump, Job *job, bool *wrong, bool *broken, F
 	*broken = file == NULL;
 	if (file == NULL)
 		return false;
-	bytes = object_fill(session, file, dump->columns.columns[job->column].file, &params, sha256,
-						broken, failure);
+	bytes = delta_fill(session, dump, delta, file, job->sha256, sha256, broken, failure);
 	if (bytes < 0)
 	{
 		tempfile_discard(file);
@@ -176,30 +175,52 @@ say_wrong(Dump *dump, const Job *job)
 	atomic_store(&dump->warned, true);
 }
 
-/* Let the object of the file be there. */
+/* Find out the SHA-256 if the list has none.  It stays "" if tags are enough, and differ. */
+static bool
+find_hash(Session *session, Dump *dump, Job *job, Delta *delta, bool *wrong, Failure *failure)
+{
+	if (job->sha256[0] != '\0')
+		return true;
+	if (delta_trusts(dump, delta))
+		return delta_same(session, dump, delta, job->sha256, failure);
+	return ask_digest(session, dump, job, wrong, failure);
+}
+
+/* Let the object of the file be there, with its tags. */
+static bool
+provide_with(Session *session, Dump *dump, Job *job, Delta *delta, bool *broken, Failure *failure)
+{
+	bool		wrong = false;
+	bool		there;
+	bool		good;
+
+	*broken = !dump_see(session, dump, failure);
+	if (*broken || !find_hash(session, dump, job, delta, &wrong, failure))
+		return false;
+	if (job->sha256[0] != '\0')
+		flight_begin(&dump->flights, job->sha256);
+	there = job->sha256[0] != '\0' && object_exists(dump->dir, job->sha256, job->length);
+	good = there || fetch(session, dump, job, delta, &wrong, broken, failure);
+	flight_end(&dump->flights);
+	if (good && (!there || delta_lacks_tags(dump, job->column, job->sha256, job->length)))
+		good = delta_keep(session, dump, delta, job->sha256, failure);
+	if (!good)
+		return false;
+	if (wrong)
+		say_wrong(dump, job);
+	output_file(job->name, there ? ACTION_SAME : ACTION_GOT, job->length);
+	return true;
+}
+
 static bool
 provide(Session *session, Dump *dump, Job *job, bool *broken, Failure *failure)
 {
-	bool		wrong = false;
-	bool		there = false;
+	Delta		delta = {.column = job->column, .length = job->length, .row = job->row,
+	.name = job->name, .params = place_of(job)};
+	bool		good = provide_with(session, dump, job, &delta, broken, failure);
 
-	*broken = !see_snapshot(session, dump, failure);
-	if (*broken)
-		return false;
-	if (job->sha256[0] == '\0' && !ask_digest(session, dump, job, &wrong, failure))
-		return false;
-	flight_begin(&dump->flights, job->sha256);
-	there = object_exists(dump->dir, job->sha256, job->length);
-	if (there || fetch(session, dump, job, &wrong, broken, failure))
-	{
-		flight_end(&dump->flights);
-		if (wrong)
-			say_wrong(dump, job);
-		output_file(job->name, there ? ACTION_SAME : ACTION_GOT, job->length);
-		return true;
-	}
-	flight_end(&dump->flights);
-	return false;
+	delta_end(&delta);
+	return good;
 }
 
 /* Stop: the dump cannot become one. */
@@ -396,7 +417,9 @@ take_line(Dump *dump, int number, char *line, Text *row, Failure *failure)
 		return false;
 	if (is_reserved(column, fields + LIST_FIELDS))
 		return true;
-	if (fields[2] != NULL && fields[3] != NULL && object_exists(dump->dir, fields[3], file.length))
+	if (fields[2] != NULL && fields[3] != NULL &&
+		object_exists(dump->dir, fields[3], file.length) &&
+		!delta_lacks_tags(dump, number, fields[3], file.length))
 		file.sha256 = fields[3];
 	if (fields[2] == NULL || file.sha256 != NULL)
 		return add_row(dump, number, fields, &file, row->bytes, failure);
@@ -500,6 +523,10 @@ run(Session *session, Dump *dump, ManifestTotals *totals, Failure *failure)
 	if (dump->writer == NULL)
 		return header != NULL || failure_say(failure, "a name in the database is not UTF-8");
 	flights_begin(&dump->flights);
+	pthread_mutex_init(&dump->earlier_lock, NULL);
+	dump->earlier = calloc(dump->columns.count, sizeof(Earlier));
+	if (dump->earlier == NULL)
+		abort();
 	dump->flow = flow_begin(dump->options, dump_one, free_job, dump);
 	good = true;
 	for (int i = 0; good && i < dump->columns.count; i++)

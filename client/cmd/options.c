@@ -29,6 +29,8 @@
 #define DEFAULT_TIMEOUT	60
 #define DEFAULT_RETRIES	3
 #define DEFAULT_BATCH	500
+#define DEFAULT_DELTA_FROM	(64 * 1024 * 1024)
+#define DEFAULT_GRANULE		(8 * 1024 * 1024)
 
 /* headings of --help */
 enum
@@ -97,6 +99,18 @@ static const OptionRow option_rows[] = {
 	{VERB_DUMP | VERB_RESTORE,
 		{"set-columns", KEY_SET_COLUMNS, "A,B", 0,
 			"Other columns of the rows, besides the key (all)", GROUP_WORK}, TEXT(set_columns)},
+	{VERB_DUMP,
+		{"delta", KEY_DELTA, NULL, 0,
+			"Of long files fetch only the parts that have changed since the last dump with --delta", GROUP_WORK}, FLAG(delta)},
+	{VERB_DUMP,
+		{"delta-from", KEY_DELTA_FROM, "BYTES", 0,
+			"With --delta: files of so many bytes are long (67108864); with kB, MB, GB or TB", GROUP_WORK}, BY_FUNCTION},
+	{VERB_DUMP,
+		{"granule", KEY_GRANULE, "BYTES", 0,
+			"With --delta: bytes of a part, a multiple of 131072 (8388608)", GROUP_WORK}, BY_FUNCTION},
+	{VERB_DUMP,
+		{"no-verify", KEY_NO_VERIFY, NULL, 0,
+			"With --delta: where no hash is kept, the server does not read the files for one", GROUP_WORK}, FLAG(no_verify)},
 	{VERB_RESTORE,
 		{"at", KEY_AT, "NAME", 0, "Name of the dump (the newest)", GROUP_WORK}, TEXT(at)},
 	{VERB_IMPORT | VERB_SYNC | VERB_RESTORE,
@@ -553,6 +567,8 @@ options_parse(int argc, char **argv, Options *options)
 	options->timeout = DEFAULT_TIMEOUT;
 	options->retries = DEFAULT_RETRIES;
 	options->batch = DEFAULT_BATCH;
+	options->delta_from = DEFAULT_DELTA_FROM;
+	options->delta_granule = DEFAULT_GRANULE;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&before, argc, argv, ARGP_IN_ORDER, NULL, &parse);
 

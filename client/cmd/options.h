@@ -101,6 +101,10 @@ typedef struct Options
 	int			keep;			/* 0: not said */
 	const char *set_columns;	/* names with commas; null: all */
 	const char *at;				/* name of a dump; null: the newest */
+	bool		delta;
+	int64_t		delta_from;		/* of files that have so many bytes */
+	int64_t		delta_granule;	/* bytes of a part */
+	bool		no_verify;
 
 	/* output */
 	bool		quiet;

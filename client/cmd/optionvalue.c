@@ -15,6 +15,7 @@
 #include "output.h"
 
 #define MAX_JOBS		64
+#define MAX_GRANULE		(1024 * 1024 * 1024)
 #define MAX_PART		256
 #define MAX_BATCH		10000
 #define MOST_KEPT		1000000
@@ -62,6 +63,18 @@ parse_bytes(const char *option, const char *text, struct argp_state *state)
 	if (!number_parse_bytes(text, &bytes))
 		argp_error(state, "--%s wants a number of bytes, perhaps with kB, MB, GB or TB behind it, "
 				   "not \"%s\"", option, output_quoted(text));
+	return bytes;
+}
+
+/* As securefile_extents() wants it. */
+static int64_t
+parse_granule(const char *text, struct argp_state *state)
+{
+	int64_t		bytes;
+
+	if (!number_parse_bytes(text, &bytes) || bytes > MAX_GRANULE || bytes % PGSF_UNIT_BYTES != 0)
+		argp_error(state, "--granule wants a multiple of %d bytes, up to %d, not \"%s\"",
+				   PGSF_UNIT_BYTES, MAX_GRANULE, output_quoted(text));
 	return bytes;
 }
 
@@ -126,6 +139,12 @@ parse_number_option(Options *options, int key, char *arg, struct argp_state *sta
 			break;
 		case KEY_MAX_SIZE:
 			options->max_size = parse_bytes("max-size", arg, state);
+			break;
+		case KEY_DELTA_FROM:
+			options->delta_from = parse_bytes("delta-from", arg, state);
+			break;
+		case KEY_GRANULE:
+			options->delta_granule = parse_granule(arg, state);
 			break;
 		case KEY_PART_SIZE:
 			options->part_size = parse_number("part-size", arg, 1, MAX_PART, state);

@@ -56,7 +56,11 @@ enum
 	KEY_QUICK,
 	KEY_SETUID,
 	KEY_BATCH,
-	KEY_WITH
+	KEY_WITH,
+	KEY_DELTA,
+	KEY_DELTA_FROM,
+	KEY_GRANULE,
+	KEY_NO_VERIFY
 };
 
 /* Take an option; false: it is none that has such a value.  A wrong value is an error of usage. */
