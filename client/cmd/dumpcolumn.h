@@ -48,8 +48,8 @@ typedef struct DumpColumn
 								 * dumpcolumn_statements() */
 	char	   *file;			/* SELECT of a file */
 	char	   *digests;		/* SELECT of its SHA-256, kept and computed */
-	char	   *tags;			/* SELECT of the tags of its parts; null: it has
-								 * none */
+	char	   *tags;			/* SELECT of the tags of its parts; null: it
+								 * has none */
 } DumpColumn;
 
 typedef struct DumpColumns

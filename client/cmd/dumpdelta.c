@@ -271,7 +271,7 @@ patch_object(Session *session, Dump *dump, Delta *delta, TempFile *file, const c
 			 char *sha256, bool *broken, Failure *failure)
 {
 	Patch		patch = {.session = session, .sql = dump->columns.columns[delta->column].file,
-	.params = &delta->params, .to = tempfile_fd(file), .length = delta->length};
+		.params = &delta->params, .to = tempfile_fd(file), .length = delta->length};
 	const EarlierFile *earlier = find_earlier(dump, delta);
 	Failure		reason;
 	PatchResult result;

@@ -33,8 +33,8 @@ typedef struct Making
 	Patch	   *patch;
 	Sha256	   *sum;
 	bool		cloned;
-	Extent		before;			/* the part of the earlier object that was read
-								 * last */
+	Extent		before;			/* the part of the earlier object that was
+								 * read last */
 	Way			way;			/* of the range that is put together: .. */
 	int64_t		start;
 	int64_t		end;
@@ -215,7 +215,7 @@ PatchResult
 patch_make(Patch *patch, char *sha256, bool *broken, Failure *failure)
 {
 	Making		making = {.patch = patch, .sum = sha256_begin(), .way = WAY_ZEROS,
-	.result = PATCH_UNFIT, .broken = broken, .failure = failure};
+		.result = PATCH_UNFIT, .broken = broken, .failure = failure};
 
 	if (!make(&making))
 	{

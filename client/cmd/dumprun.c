@@ -216,7 +216,7 @@ static bool
 provide(Session *session, Dump *dump, Job *job, bool *broken, Failure *failure)
 {
 	Delta		delta = {.column = job->column, .length = job->length, .row = job->row,
-	.name = job->name, .params = place_of(job)};
+		.name = job->name, .params = place_of(job)};
 	bool		good = provide_with(session, dump, job, &delta, broken, failure);
 
 	delta_end(&delta);
