@@ -327,19 +327,19 @@ list_of(const DumpColumn *column)
 /*
  * The SHA-256 in the list: the kept one, or of a file in its row.  No other file is read there: if
  * one of them is damaged, there shall be a list nevertheless.  A file that a dump has left out, and
- * that was not restored, has no SHA-256.
+ * that was not restored, has no SHA-256: none is kept, and there is nothing to digest.
  */
 static char *
 hash_of(const DumpColumn *column, const char *extension, const char *typed)
 {
-	bool		in_rows = strstr(column->type, "disable_storage_in_row") == NULL;
-
-	return text_make("pg_catalog.encode(CASE WHEN %s.securefile_unfilled(%s) THEN NULL"
-					 " WHEN pg_catalog.length(%s) OPERATOR(pg_catalog.<=) %d::pg_catalog.int8"
-					 " THEN %s.securefile_digest(%s)"
-					 " ELSE %s.securefile_kept_digest(%s) END, 'hex')", extension, typed,
-					 column->quoted_column, in_rows ? IN_ROW_BYTES : -1, extension, typed,
-					 extension, typed);
+	if (strstr(column->type, "disable_storage_in_row") != NULL)
+		return text_make("pg_catalog.encode(%s.securefile_kept_digest(%s), 'hex')", extension,
+						 typed);
+	return text_make("pg_catalog.encode(COALESCE(%s.securefile_kept_digest(%s),"
+					 " CASE WHEN pg_catalog.length(%s) OPERATOR(pg_catalog.<=) %d::pg_catalog.int8"
+					 " AND NOT %s.securefile_unfilled(%s)"
+					 " THEN %s.securefile_digest(%s) END), 'hex')", extension, typed,
+					 column->quoted_column, IN_ROW_BYTES, extension, typed, extension, typed);
 }
 
 /* The condition that a file is longer; with longer -1: nothing. */

@@ -25,6 +25,7 @@
 #define OBJECT_MODE		0600
 #define SHORT_BYTES		(1024 * 1024)
 #define MOST_WAITING	128		/* files that are open */
+#define COARSE_SECONDS	3		/* more than any file system's clock is coarse */
 
 /* An object that is complete, and perhaps not on the disk. */
 typedef struct Waiting
@@ -42,6 +43,8 @@ struct DumpDir
 	DumpLease	lease;
 	pthread_mutex_t lock;		/* of the rest */
 	int			fans[FANS];		/* -1: not open */
+	struct stat found[FANS];	/* each as it was when it was opened */
+	bool		quiet[FANS];	/* it was the same at the end */
 	bool		touched[FANS];	/* not synced yet */
 	pthread_mutex_t waiting_lock;	/* of the rest; taken first */
 	Waiting		waiting[MOST_WAITING];
@@ -208,6 +211,18 @@ object_name_valid(const char *sha256)
 		strspn(sha256, "0123456789abcdef") == SHA256_HEX_SIZE - 1;
 }
 
+/* Open a directory of objects, and note what it is like. */
+static int
+open_fan(const DumpDir *dir, const char *name, struct stat *st)
+{
+	int			fd = openat(dir->objects, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, st) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
 int
 object_fan(DumpDir *dir, int byte, bool make)
 {
@@ -222,8 +237,7 @@ object_fan(DumpDir *dir, int byte, bool make)
 	else
 	{
 		if (dir->fans[byte] < 0)
-			dir->fans[byte] = openat(dir->objects, name,
-									 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			dir->fans[byte] = open_fan(dir, name, &dir->found[byte]);
 		fd = dir->fans[byte];
 	}
 	pthread_mutex_unlock(&dir->lock);
@@ -276,6 +290,56 @@ object_exists(DumpDir *dir, const char *sha256, int64_t length)
 		return is_waiting(dir, sha256);
 	touch(dir, sha256);
 	return true;
+}
+
+static bool
+is_same_time(const struct timespec *one, const struct timespec *other)
+{
+	return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+}
+
+/*
+ * Has a directory of objects been as it is since it was opened?  Then nothing has gone from it, and
+ * nothing was added.  It is opened once more: a network file system asks its server then.
+ */
+static bool
+is_quiet(const DumpDir *dir, int byte)
+{
+	const struct stat *found = &dir->found[byte];
+	char		name[3];
+	struct stat st;
+	int			fd;
+
+	if (dir->fans[byte] < 0 || found->st_mtime >= dir->lease.since - COARSE_SECONDS)
+		return false;
+	snprintf(name, sizeof(name), "%02x", byte);
+	fd = open_fan(dir, name, &st);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return st.st_dev == found->st_dev && st.st_ino == found->st_ino &&
+		is_same_time(&st.st_mtim, &found->st_mtim) && is_same_time(&st.st_ctim, &found->st_ctim);
+}
+
+bool
+objects_quiet(DumpDir *dir)
+{
+	bool		all = true;
+
+	for (int i = 0; i < FANS; i++)
+	{
+		dir->quiet[i] = is_quiet(dir, i);
+		all = all && (dir->quiet[i] || dir->fans[i] < 0);
+	}
+	return all;
+}
+
+bool
+object_stays(DumpDir *dir, const char *sha256, int64_t length)
+{
+	char		byte[3] = {sha256[0], sha256[1], '\0'};
+
+	return dir->quiet[strtol(byte, NULL, 16)] || object_exists(dir, sha256, length);
 }
 
 int

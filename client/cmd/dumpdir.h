@@ -52,6 +52,13 @@ extern bool object_name_valid(const char *sha256);
 /* Is there an object of that name and length?  The directory is on the disk after a sync. */
 extern bool object_exists(DumpDir *dir, const char *sha256, int64_t length);
 
+/*
+ * Before the end of a dump: is each directory as it was before objects were looked for in it?  And:
+ * is an object still there that was there before?  That looks for it only in the others.
+ */
+extern bool objects_quiet(DumpDir *dir);
+extern bool object_stays(DumpDir *dir, const char *sha256, int64_t length);
+
 /* Open an object for reading; -1 after a failure. */
 extern int	object_open(DumpDir *dir, const char *sha256, int64_t *length, Failure *failure);
 
@@ -78,6 +85,7 @@ typedef struct DumpLease
 {
 	TempFile   *file;
 	int			lock;
+	time_t		since;			/* in the time of the file system; 0: none */
 } DumpLease;
 
 /*

@@ -164,7 +164,7 @@ stands_in_the_way(int leases, const char *name, const struct stat *mine, DumpUse
 
 /* Look at the leases of others; *found: one is in the way. */
 static bool
-look_at_others(const DumpLease *lease, int leases, DumpUse use, bool *found, Other *other,
+look_at_others(DumpLease *lease, int leases, DumpUse use, bool *found, Other *other,
 			   Failure *failure)
 {
 	int			fd = openat(leases, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -175,6 +175,7 @@ look_at_others(const DumpLease *lease, int leases, DumpUse use, bool *found, Oth
 	if (dir == NULL || futimens(tempfile_fd(lease->file), NULL) != 0 ||
 		fstat(tempfile_fd(lease->file), &mine) != 0)
 		return failure_errno(failure, "could not read the directory of the leases");
+	lease->since = mine.st_mtime;
 	for (struct dirent *entry = readdir(dir); entry != NULL && !*found; entry = readdir(dir))
 		*found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
 			stands_in_the_way(leases, entry->d_name, &mine, use, other);

@@ -271,12 +271,14 @@ unescape(char *text, size_t *length)
 {
 	static const char from[] = "bfnrtv";
 	static const char to[] = "\b\f\n\r\t\v";
-	char	   *out = text;
+	char	   *out = strchrnul(text, '\\');
 
-	*length = 0;
+	*length = out - text;
+	if (*out == '\0')
+		return text;
 	if (strcmp(text, "\\N") == 0)
 		return NULL;
-	for (const char *in = text; *in != '\0'; in++)
+	for (const char *in = out; *in != '\0'; in++)
 	{
 		const char *found;
 

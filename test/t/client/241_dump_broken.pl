@@ -98,6 +98,11 @@ rename 'p/lock', 'lock';
 my ($rc, $out, $err) = command('dump', '--prune', 'p', '--keep', 1);
 like("$rc $err", qr/^3 .*process $run->{pid} of host/s, 'nor without a lock, because of the lease');
 rename 'lock', 'p/lock';
+rename 'p/leases', 'leases';
+mkdir 'p/leases';
+ends(3, qr/another command works in this directory/, 'nor without a lease, because of the lock', 'dump', '--prune', 'p', '--keep', 1);
+rmdir 'p/leases';
+rename 'leases', 'p/leases';
 $locker->query_safe('COMMIT');
 is(finish($run), 0, 'the dump ends well');
 ends(0, qr/1 removed/, 'then prune works', 'dump', '--prune', 'p', '--keep', 1) if dumps('p') == 2;
@@ -112,6 +117,12 @@ is(finish($run), 3, 'a dump whose objects have gone is none');
 like($run->{err}, qr/has gone while the dump ran\nHint: /, 'says so');
 like((command('dump', '--check', 'p'))[2], qr/missing, or not \d+ bytes long\nHint: /, '--check finds it, too');
 ends(0, qr/got/, 'the next dump fetches them again', 'dump', '--all', 'p');
+utime time - 7200, time - 7200, grep { -d } glob 'p/objects/*';
+$run = waiting_dump('p');
+unlink((glob 'p/objects/*/*')[0]);
+$locker->query_safe('COMMIT');
+is(finish($run), 3, 'one that goes from a directory that was not changed for long');
+ends(0, qr/ 1 got/, 'is fetched again, too', 'dump', '--all', 'p');
 
 # ---- leases of other machines ----
 mkdir 'p/leases';
