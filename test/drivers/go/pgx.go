@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -24,73 +20,6 @@ func pgxInsert(ctx context.Context, conn *pgx.Conn, id int, name string, documen
 func pgxSelect(ctx context.Context, conn *pgx.Conn, id int) (document []byte, err error) {
 	err = conn.QueryRow(ctx, "SELECT document FROM docs WHERE id = $1", id).Scan(&document)
 	return document, err
-}
-
-// A pgxHandle writes to a handle of its transaction, each time by a statement.
-type pgxHandle struct {
-	ctx    context.Context
-	tx     pgx.Tx
-	number int
-}
-
-func (h pgxHandle) Write(piece []byte) (int, error) {
-	_, err := h.tx.Exec(h.ctx, "SELECT securefile_write($1, $2)", h.number, piece)
-	if err != nil {
-		return 0, err
-	}
-	return len(piece), nil
-}
-
-// pgxUpload stores a file of any length in pieces of 1 MB.  An error of the file, as
-// io.ErrUnexpectedEOF where a request is cut off, is returned, and nothing is stored.
-func pgxUpload(ctx context.Context, conn *pgx.Conn, id int, name string, file io.Reader) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		handle := pgxHandle{ctx: ctx, tx: tx}
-		err := tx.QueryRow(ctx, "SELECT securefile_create('docs', 'document')").Scan(&handle.number)
-		if err != nil {
-			return err
-		}
-		pieces := bufio.NewWriterSize(handle, 1<<20)
-		// the struct hides WriteTo(), which could write the whole file as one piece
-		if _, err = io.Copy(pieces, struct{ io.Reader }{file}); err != nil {
-			return err
-		}
-		if err = pieces.Flush(); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx,
-			"INSERT INTO docs (id, name, document) VALUES ($1, $2, securefile_finish($3))",
-			id, name, handle.number)
-		return err
-	})
-}
-
-// pgxDownload reads a file of any length in pieces of 256 KB.  If "to" fails, the
-// statement is cancelled and the connection closed.
-func pgxDownload(ctx context.Context, conn *pgx.Conn, id int, to io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, conn, oneSnapshot, func(tx pgx.Tx) error {
-		var length int64 // as for Content-Length
-		err := tx.QueryRow(ctx, "SELECT length(document) FROM docs WHERE id = $1", id).Scan(&length)
-		if err != nil {
-			return err // pgx.ErrNoRows if there is no row; another one if there is NULL
-		}
-		rows, err := tx.Query(ctx, "SELECT securefile_chunks(document) FROM docs WHERE id = $1", id)
-		if err != nil {
-			return err
-		}
-		var piece pgtype.DriverBytes // points into pgx's buffer
-		_, err = pgx.ForEachRow(rows, []any{&piece}, func() error {
-			_, err := to.Write(piece)
-			if err != nil {
-				cancel() // else the rest of the file is read, and dropped
-			}
-			return err
-		})
-		return err
-	})
 }
 
 // ---- tests ----
@@ -115,11 +44,6 @@ func testPgx(t *tester) error {
 	for id, payload := range payloads() {
 		t.run("INSERT and SELECT, "+payload.name, func() error { return p.insertAndSelect(id, payload) })
 	}
-	large := streamed()
-	t.run("pieces, "+large.name, func() error { return p.pieces(large) })
-	t.run("an upload whose source ends early", p.cutOff)
-	t.run("a download that is given up", p.givenUp)
-	t.run("a download of no row, and of NULL", p.nothing)
 	for name, mode := range map[string]pgx.QueryExecMode{
 		"cache_statement": pgx.QueryExecModeCacheStatement,
 		"cache_describe":  pgx.QueryExecModeCacheDescribe,
@@ -179,79 +103,6 @@ func (p pgxTests) insertAndSelect(id int, payload payload) error {
 		return err
 	}
 	return p.check(id, payload.data)
-}
-
-func (p pgxTests) pieces(payload payload) error {
-	const id = 50
-	err := pgxUpload(p.ctx, p.conn, id, payload.name, bytes.NewReader(payload.data))
-	if err != nil {
-		return err
-	}
-	var read bytes.Buffer
-	if err = pgxDownload(p.ctx, p.conn, id, &read); err != nil {
-		return err
-	}
-	if err = same(read.Bytes(), payload.data); err != nil {
-		return err
-	}
-	var part []byte
-	err = p.conn.QueryRow(p.ctx, "SELECT substring(document FROM 1000001 FOR 20) FROM docs WHERE id = $1", id).Scan(&part)
-	if err != nil {
-		return err
-	}
-	return same(part, payload.data[1000000:1000020])
-}
-
-// The first 3 MB of a file, then io.ErrUnexpectedEOF as often as it is asked.
-func (p pgxTests) cutOff() error {
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer conn.Close(p.ctx)
-	err = pgxUpload(ctx, conn, 51, "cut off", cutOffFile())
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the upload returned: %v", err)
-	}
-	var rows int
-	err = conn.QueryRow(ctx, "SELECT count(*) FROM docs WHERE id = 51").Scan(&rows)
-	if err == nil && rows != 0 {
-		err = fmt.Errorf("there are %d rows", rows)
-	}
-	return err
-}
-
-func (p pgxTests) givenUp() error {
-	if err := p.exec(insertEndless, 52); err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(p.ctx, "")
-	if err != nil {
-		return err
-	}
-	return soon(p.ctx, func(ctx context.Context) error {
-		defer conn.Close(p.ctx)
-		if err := pgxDownload(ctx, conn, 52, closedPipe()); err != io.ErrClosedPipe {
-			return fmt.Errorf("the download returned: %v", err)
-		}
-		if !conn.IsClosed() {
-			return errors.New("the connection is open")
-		}
-		return p.exec("DELETE FROM docs WHERE id = 52")
-	})
-}
-
-func (p pgxTests) nothing() error {
-	var read bytes.Buffer
-	if err := pgxDownload(p.ctx, p.conn, 99, &read); !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("of no row: %v", err)
-	}
-	if err := pgxDownload(p.ctx, p.conn, 0, &read); err == nil || errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("of NULL: %v", err)
-	}
-	return same(read.Bytes(), nil)
 }
 
 func (p pgxTests) execMode(mode pgx.QueryExecMode) error {
