@@ -1,11 +1,7 @@
 import pg from 'pg';
-import QueryStream from 'pg-query-stream';
 import { from as copyFrom } from 'pg-copy-streams';
-import { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import {
-	createTable, dropTable, inPieces, payloads, same, sameOnServer, smallPayloads, streamed,
-} from './payloads.js';
+import { createTable, dropTable, payloads, same, sameOnServer, smallPayloads } from './payloads.js';
 
 // ---- what doc/drivers.md shows ----
 
@@ -17,36 +13,6 @@ async function insert(client, id, name, document) {
 async function select(client, id) {
 	const { rows } = await client.query('SELECT document FROM docs WHERE id = $1', [id]);
 	return rows[0].document;
-}
-
-// Stores a file of any length; "file" is a stream, as of
-// fs.createReadStream(path, { highWaterMark: 1024 * 1024 }).
-async function upload(client, id, name, file) {
-	await client.query('BEGIN');
-	try {
-		const { rows } = await client.query("SELECT securefile_create('docs', 'document') AS handle");
-		for await (const piece of file)
-			await client.query('SELECT securefile_write($1, $2)', [rows[0].handle, piece]);
-		await client.query(
-			'INSERT INTO docs (id, name, document) VALUES ($1, $2, securefile_finish($3))',
-			[id, name, rows[0].handle]);
-		await client.query('COMMIT');
-	} catch (error) {
-		// on a lost connection ROLLBACK fails, too: the first error is the reason
-		await client.query('ROLLBACK').catch(() => {});
-		throw error;
-	}
-}
-
-// Reads a file of any length, in pieces of 256 KB, into a stream.
-async function download(client, id, to) {
-	const pieces = client.query(new QueryStream(
-		'SELECT securefile_chunks(document) AS piece FROM docs WHERE id = $1',
-		[id], { batchSize: 4 }));
-	await pipeline(pieces, async function* (rows) {
-		for await (const row of rows)
-			yield row.piece;
-	}, to);
 }
 
 // ---- tests ----
@@ -81,34 +47,6 @@ async function runAll(run, client) {
 			await insert(client, id, name, data);
 			await check(id, data);
 		});
-
-	await run(`pieces, ${streamed.name}`, async () => {
-		await upload(client, 50, streamed.name, inPieces(streamed.data));
-		const read = [];
-		await download(client, 50, new Writable({
-			write(piece, encoding, done) {
-				read.push(piece);
-				done();
-			},
-		}));
-		same(Buffer.concat(read), streamed.data);
-	});
-
-	await run('an upload that fails after its session was ended gives the first error', async () => {
-		const other = new pg.Client();
-		other.on('error', () => {});
-		await other.connect();
-		async function* endsAndFails() {
-			yield Buffer.alloc(1000);
-			await client.query('SELECT pg_terminate_backend($1, 10000)', [other.processID]);
-			throw new Error('the file cannot be read');
-		}
-		const error = await upload(other, 51, 'none', endsAndFails()).then(
-			() => new Error('no error'), (reason) => reason);
-		await other.end().catch(() => {});
-		if (error.message !== 'the file cannot be read')
-			throw error;
-	});
 
 	await run('a named statement used again', async () => {
 		await client.query('INSERT INTO docs (id) VALUES (100)');
