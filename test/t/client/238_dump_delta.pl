@@ -131,15 +131,58 @@ unlink path($before);
 dumps_after(sub { flip($_[0], 100_000) }, 0, qr/all of the file.*before is damaged/, 'a damaged object, and no hash to compare with', '--no-verify');
 
 # tags that say of an old object that it is the new one
-$before = sha('packed');
-change('packed', 2_500_000, 11);
-dump_of('packed');
-my $after = sha('packed');
-my $tags = slurp(path($after) . '.tags');
-unlink path($after), path($after) . '.tags', newest();
-write_file(path($before) . '.tags', $tags =~ s/\Q$after/$before/r);
-dumps('packed', 0, 20 * $mb, 'tags that are equal, of other bytes', qr/all of the file.*do not fit/);
-ok(-f path($after), 'the object is there');
+foreach my $table ('packed', 'plain')
+{
+	$before = sha($table);
+	change($table, 2_500_000, 11);
+	dump_of($table);
+	my $after = sha($table);
+	my $tags = slurp(path($after) . '.tags');
+	unlink path($after), path($after) . '.tags', newest();
+	write_file(path($before) . '.tags', $tags =~ s/\Q$after/$before/r);
+	dumps($table, 0, 20 * $mb, "$table: tags that are equal, of other bytes", qr/all of the file.*do not fit/);
+	ok(-f path($after), "$table: the object is there");
+}
+
+# objects that have no tags
+unlink path(sha('packed')) . '.tags';
+dumps('packed', 0, 0, 'nothing has changed');
+ok(-f path(sha('packed')) . '.tags', 'an object that is there gets its tags');
+change('packed', 1_500_000, 17);
+dumps('packed', 4 * $mb - $unit, $unit, 'and they are of use');
+
+# what another version of the server may say
+sub other_tags
+{
+	my ($rows) = @_;
+	sql(qq{CREATE OR REPLACE FUNCTION securefile_extents(document securefile, granule integer DEFAULT 8388608, OUT start bigint, OUT length bigint, OUT tag bytea)
+		RETURNS SETOF record LANGUAGE sql STABLE AS \$\$ $rows \$\$});
+	return;
+}
+my $made = sql(q{SELECT pg_get_functiondef('securefile_extents'::regproc)});
+my $parts = "SELECT 1::bigint + i * 131072, 131072::bigint, '\\x%s'::bytea FROM generate_series(0, 31) i";
+foreach my $tag ('02' . '00' x 16, '01' . '00' x 15)
+{
+	other_tags(sprintf $parts, $tag);
+	foreach my $n (1, 2)
+	{
+		change('packed', 1_200_000, 18 + $n);
+		dumps('packed', 0, 20 * $mb, "tags of another form, $tag, $n");
+	}
+}
+foreach my $rows ('SELECT 1::bigint, length(document) + 1, NULL::bytea', "($parts LIMIT 2) UNION ALL SELECT 131072, 1000, NULL", 'SELECT 0::bigint, 100::bigint, NULL::bytea',
+	'SELECT 1::bigint, 0::bigint, NULL::bytea', 'SELECT 9223372036854775807, 9223372036854775807, NULL::bytea')
+{
+	other_tags(sprintf $rows, '01' . '00' x 16);
+	change('packed', 1_200_000, int rand 1e6);
+	dumps('packed', 0, 20 * $mb, "parts that cannot be: $rows", qr/all of the file is fetched: the server sent parts of another form/);
+}
+other_tags('SELECT 1::bigint, length(document), NULL::bytea');
+change('packed', 1_200_000, 30);
+dumps('packed', 0, 20 * $mb, 'one part without a tag');
+sql($made);
+dump_of('packed', '--verify');
+ok(-f path(sha($_)), "the object of $_ is there") foreach 'packed', 'plain';
 
 # ---- a server that goes back in time ----
 # The same numbers of objects come again, with other bytes.
