@@ -19,7 +19,7 @@ typedef struct EarlierFile
 	char		sha256[SHA256_HEX_SIZE];
 } EarlierFile;
 
-/* Those of the newest dump of a column; read when the first is looked for. */
+/* The long files of the newest dump of a column; read when the first is looked for. */
 typedef struct Earlier
 {
 	bool		read;
