@@ -421,9 +421,11 @@ public final class SecureFile {
 	private long copy(SecureFileChannel channel, long start, long count, Target target) throws IOException {
 		long end = Math.min(channel.size(), count > Long.MAX_VALUE - start ? Long.MAX_VALUE : start + count);
 		long total = Math.max(0, end - start);
-		long[] done = {0};
 		target.expect(total);
 		channel.position(start);
+		if (target instanceof Memory && progress == null)
+			return channel.read(((Memory) target).bytes, 0, (int) total);
+		long[] done = {0};
 		channel.copyTo(end, (bytes, offset, length) -> {
 			target.take(bytes, offset, length);
 			done[0] += length;

@@ -18,10 +18,10 @@ final class Relay implements AutoCloseable {
 	Relay() throws IOException {
 		start(() -> {
 			near = door.accept();
-			Socket far = new Socket(Server.host(), Server.port());
-			start(() -> pass(far.getInputStream(), near.getOutputStream(), false));
-			pass(near.getInputStream(), far.getOutputStream(), true);
-			far.close();
+			try (Socket far = new Socket(Server.host(), Server.port())) {
+				start(() -> pass(far.getInputStream(), near.getOutputStream(), false));
+				pass(near.getInputStream(), far.getOutputStream(), true);
+			}
 		});
 	}
 
