@@ -1,4 +1,4 @@
-# securefile dump: killed at random moments, two at once, beside --prune, with other machines, in a
+# securefile dump: what it syncs to the disk and when; killed at random moments, two at once, beside --prune, with other machines, in a
 # directory that is full, without a server: what there is of dumps is complete, and nothing is lost.
 # SECUREFILE_DUMP_KILLS: how often it is killed (10).
 # Every version.
@@ -138,6 +138,70 @@ write_file('p/leases/other', '{"host":"elsewhere","pid":7,"prune":true}');
 utime time - 7200, time - 7200, 'p/leases/other';
 ends(0, qr/same/, 'a lease that nobody has touched for long', 'dump', '-t', 'docs', 'p');
 ok(!-e 'p/leases/other', 'is removed');
+
+# ---- what is on the disk when ----
+write_file('trace.c', <<'C');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void
+note(const char *operation, int fd, const char *name)
+{
+	char		link[64], path[4096];
+	FILE	   *trace = fopen(getenv("TRACE"), "a");
+	ssize_t		length;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, path, sizeof(path));
+	fprintf(trace, "%s %.*s%s%s\n", operation, (int) length, path, name ? "/" : "", name ? name : "");
+	fclose(trace);
+}
+
+#define SYNC(name) \
+int name(int fd) \
+{ \
+	note(#name, fd, NULL); \
+	return ((int (*) (int)) dlsym(RTLD_NEXT, #name)) (fd); \
+}
+SYNC(fsync)
+SYNC(fdatasync)
+SYNC(syncfs)
+
+int
+renameat(int d1, const char *from, int d2, const char *to)
+{
+	note("rename", d2, to);
+	return ((int (*) (int, const char *, int, const char *)) dlsym(RTLD_NEXT, "renameat")) (d1, from, d2, to);
+}
+
+int
+renameat2(int d1, const char *from, int d2, const char *to, unsigned flags)
+{
+	note("rename", d2, to);
+	return ((int (*) (int, const char *, int, const char *, unsigned)) dlsym(RTLD_NEXT, "renameat2")) (d1, from, d2, to, flags);
+}
+C
+is(system('cc -shared -fPIC -o trace.so trace.c -ldl'), 0, 'compiled');
+chomp(my $here = `pwd -P`);
+
+sub traced
+{
+	unlink 'trace';
+	local @ENV{qw(LD_PRELOAD TRACE)} = ("$here/trace.so", "$here/trace");
+	ends(0, qr/3 (got|same)/, 'a dump that is watched', 'dump', '-t', 'durable', '-j', 1, 'traced');
+	return join '', map { s{ \Q$here\E/traced/?}{ }r =~ s/\.securefile-\w+/new/r =~ s/\d{4}-.*Z/dump/r } split /^/, slurp_file('trace');
+}
+
+sql(q{CREATE TABLE durable (id int PRIMARY KEY, document securefile(hash)); INSERT INTO durable SELECT i, blob(i, i * i * 100000) FROM generate_series(2, 4) i});
+my @objects = split /\n/, sql(q{SELECT regexp_replace(encode(securefile_digest(document), 'hex'), '^(..)', 'objects/\1/') FROM durable ORDER BY id});
+my $end = join '', map { "$_\n" } 'fsync dumps/new.tmp', 'fsync objects', 'fsync ', (sort map { 'fsync ' . substr($_, 0, 10) } @objects), 'rename dumps/dump.jsonl', 'fsync dumps';
+is(traced(), join('', map { "$_\n" } 'fdatasync objects/new.tmp', "rename $objects[2]", 'syncfs objects', "rename $objects[0]", "rename $objects[1]") . $end,
+	'an object is on the disk before it has its name, all of them and their directories before the list has its');
+is(traced(), $end, 'a dump that finds objects does not take for granted that another one has synced their names');
 
 # ---- what a power cut may leave, a full disk, a server that goes ----
 command('dump', '-q', '-t', 'docs', 'two');

@@ -61,6 +61,14 @@ symlink '../../fan', $fan;
 ends(1, qr/2: could not open the directory of the object: (Too many levels of symbolic links|Not a directory)/, 'nor is a directory', 'restore', @to_copy);
 unlink $fan;
 rename 'fan', $fan;
+foreach my $part ('objects', 'dumps', 'leases', 'lock')
+{
+	rename "d/$part", 'part';
+	symlink '../part', "d/$part";
+	ends(3, qr/could not open (directory "$part"|the lock of the directory): /, "nor is $part", 'dump', '-t', 'docs', 'd');
+	unlink "d/$part";
+	rename 'part', "d/$part";
+}
 
 # ---- lists ----
 my $manifest = slurp("d/dumps/$name.jsonl");
