@@ -130,7 +130,7 @@ write_file('p/leases/other', '{"host":"elsewhere","pid":7,"prune":false}');
 ends(3, qr/process 7 of host "elsewhere"/, 'a command on another machine', 'dump', '--prune', 'p', '--keep', 1);
 write_file('p/leases/other', '{"host":"elsewhere","pid":7,"prune":true}');
 $run = start('dump', '-q', '-t', 'docs', 'p');
-usleep(300_000);
+command('dump', '-q', '-t', 'docs', 'two') foreach 1, 2;
 ok($run->{handle}->pumpable, 'a dump waits for --prune on another machine');
 unlink 'p/leases/other';
 is(finish($run), 0, 'and goes on when it has gone');
