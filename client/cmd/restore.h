@@ -83,7 +83,10 @@ extern void restore_free_values(char **values, int count);
 /* Is the file so long that it is a stream, and a transaction of its own? */
 extern bool restore_is_long(const RestoreStore *store);
 
-/* Read a short file into the buffer of the session, check it, and make the statement that stores it. */
+/*
+ * Read a short file into the buffer of the session, check it, and make the statement that stores
+ * it.
+ */
 extern bool restore_whole(Session *session, DumpDir *dir, const RestoreStore *store,
 						  WholeFile *whole, Failure *failure);
 

@@ -194,7 +194,9 @@ find_pending(const Batch *batch, Fate *fates)
 		if (!fates[i].pending)
 			continue;
 		key = restore_values(row, table->keys, table->nkeys, &failure);
-		fates[i] = (Fate) {key != NULL && check_key(key, table->nkeys, &failure), false, ACTION_PUT};
+		fates[i].pending = key != NULL && check_key(key, table->nkeys, &failure);
+		fates[i].exists = false;
+		fates[i].action = ACTION_PUT;
 		restore_free_values(key, table->nkeys);
 		if (fates[i].pending)
 			looked.numbers[looked.count++] = i;

@@ -130,12 +130,14 @@ bool
 statement_stored(const Session *session, const PGresult *result, bool row_exists,
 				 Failure *failure)
 {
+	bool		routed;
+
 	if (PQresultStatus(result) != PGRES_COMMAND_OK)
 		return failure_sql(failure, session->conn, result);
 	if (strcmp(PQcmdTuples((PGresult *) result), "0") != 0)
 		return true;
-	return failure_say(failure, row_exists && session->target != NULL &&
-					   session->target->dist_key != NULL ? ROUTE_NO_ROW : "the statement stored no row");
+	routed = row_exists && session->target != NULL && session->target->dist_key != NULL;
+	return failure_say(failure, routed ? ROUTE_NO_ROW : "the statement stored no row");
 }
 
 bool
