@@ -5,7 +5,8 @@
  *
  * One statement looks for all rows of the batch.  What is missing or differs is stored: short files
  * together (batch.c), each long one in a transaction of its own.  After a lost connection nobody
- * knows whether the last transaction was committed, so what is there is looked for once more.
+ * knows whether the last transaction was committed.  So what is left is looked for once more, and
+ * stored row by row: if one of the rows costs the connection, it costs the others nothing.
  *
  *-------------------------------------------------------------------------
  */
@@ -489,6 +490,34 @@ do_pending(Session *session, const Restore *restore, const Batch *batch, Fate *f
 	return store_apart(session, restore, batch, fates, failure);
 }
 
+/* Do what a lost connection has left, row by row; false: there is no connection, or all stops. */
+static bool
+do_rest(Session *session, const Restore *restore, const Batch *batch, Fate *fates,
+		Failure *failure)
+{
+	Fate	   *alone = calloc(batch->count, sizeof(Fate));
+	bool		good = true;
+
+	if (alone == NULL)
+		abort();
+	for (int i = 0; good && i < batch->count; i++)
+	{
+		if (!fates[i].pending)
+			continue;
+		good = !output_stopped() && session_recover(session, failure);
+		if (!good)
+			break;
+		fates[i].pending = false;
+		alone[i].pending = true;
+		if (!do_pending(session, restore, batch, alone, failure) && alone[i].pending &&
+			!output_stopped())
+			fail_row(batch->table, &batch->rows[i], failure);
+		alone[i].pending = false;
+	}
+	free(alone);
+	return good;
+}
+
 bool
 restore_batch(Session *session, void *arg, FlowItem *item)
 {
@@ -502,9 +531,8 @@ restore_batch(Session *session, void *arg, FlowItem *item)
 	for (int i = 0; i < batch->count; i++)
 		fates[i].pending = true;
 	good = output_stopped() || do_pending(session, arg, batch, fates, &failure);
-	if (!good && !output_stopped() && PQstatus(session->conn) != CONNECTION_OK &&
-		session_recover(session, &failure))
-		good = do_pending(session, arg, batch, fates, &failure);
+	if (!good && PQstatus(session->conn) != CONNECTION_OK)
+		good = do_rest(session, arg, batch, fates, &failure);
 	for (int i = 0; !good && !output_stopped() && i < batch->count; i++)
 		if (fates[i].pending)
 			fail_row(batch->table, &batch->rows[i], &failure);
