@@ -160,6 +160,25 @@ func TestWriterFails(t *testing.T) {
 	holds(t, conn, "b", put2(t, conn))
 }
 
+// A writerFunc is an io.Writer.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// A writer that has taken less than all is not called again.
+func TestShortWrite(t *testing.T) {
+	ctx, conn := connect(t)
+	put(t, conn, "a", random(2<<20))
+	r, err := doc("a").Open(ctx, conn)
+	ok(t, err)
+	calls := 0
+	n, err := r.WriteTo(writerFunc(func(p []byte) (int, error) { calls++; return 5, nil }))
+	if err != io.ErrShortWrite || n != 5 || calls != 1 {
+		t.Fatalf("WriteTo returned %d, %v after %d calls", n, err, calls)
+	}
+	ok(t, r.Close())
+}
+
 func put2(t *testing.T, db DB) []byte {
 	put(t, db, "b", []byte("short"))
 	return []byte("short")

@@ -252,7 +252,10 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 		}
 		return err
 	}
-	err := take(r.held(r.position))
+	var err error
+	if held := r.held(r.position); len(held) > 0 {
+		err = take(held)
+	}
 	for err == nil && r.position < r.size {
 		err = r.fetch(r.position, min(r.size-r.position, streamBytes), take)
 	}

@@ -53,18 +53,17 @@ func (v Value) Bytes(ctx context.Context, db DB) ([]byte, error) {
 	return all, errors.Join(err, r.Close())
 }
 
-// getShort gives a value of up to 1 MB, and of a longer one nil.
+// getShort gives a value of up to 1 MB; nil for a longer one, and for NULL.
 func (v Value) getShort(ctx context.Context, db DB) ([]byte, error) {
 	if err := v.check(); err != nil {
 		return nil, err
 	}
 	var s statement
 	column, border := v.column(), s.parameter(int64(valueBytes))
-	sql := "SELECT length(" + column + "), CASE WHEN length(" + column + ") <= " + border + "::int8 THEN " + column + " END"
-	var length *int64
+	sql := "SELECT CASE WHEN length(" + column + ") <= " + border + "::int8 THEN " + column + " END"
 	var short []byte
-	err := db.QueryRow(ctx, sql+v.from(&s), s.parameters...).Scan(&length, &short)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && length == nil {
+	err := db.QueryRow(ctx, sql+v.from(&s), s.parameters...).Scan(&short)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, v.missing()
 	}
 	return short, err

@@ -25,6 +25,8 @@ func TestLengths(t *testing.T) {
 			t.Fatalf("Bytes returned %d bytes, should be %d", len(all), length)
 		}
 	}
+	ok(t, doc("nothing").Create(ctx, conn).Close())
+	holds(t, conn, "nothing", nil)
 	put(t, conn, "b", []byte(`\x4142`))
 	holds(t, conn, "b", []byte(`\x4142`))
 }
@@ -90,7 +92,30 @@ func TestSourceFails(t *testing.T) {
 			}
 			holds(t, db, "kept", []byte("old"))
 		}
+		w := doc("kept").Create(t.Context(), db)
+		_, err := w.ReadFrom(io.MultiReader(bytes.NewReader(random(6<<20)), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		if closed := w.Close(); err != io.ErrUnexpectedEOF || closed != err {
+			t.Fatalf("ReadFrom returned %v, Close %v", err, closed)
+		}
+		holds(t, db, "kept", []byte("old"))
 	})
+}
+
+// Abort leaves no handle in the caller's transaction.
+func TestHandleIsClosed(t *testing.T) {
+	ctx, conn := connect(t)
+	tx, err := conn.Begin(ctx)
+	ok(t, err)
+	defer tx.Rollback(ctx)
+	w := doc("a").Create(ctx, tx)
+	_, err = w.Write(random(5 << 20))
+	ok(t, err)
+	ok(t, w.Abort())
+	_, err = tx.Exec(ctx, "SELECT securefile_tell($1)", w.handle)
+	var ofServer *pgconn.PgError
+	if !errors.As(err, &ofServer) || ofServer.Code != "42704" {
+		t.Fatalf("securefile_tell() returned %v", err)
+	}
 }
 
 // In a pgx.Tx all is the caller's: several readers and writers at once, and its end.
@@ -128,20 +153,21 @@ func iotestPrefix(r io.Reader, data []byte) error {
 	return err
 }
 
+// A context that ends between two statements costs no connection.
 func TestCancelled(t *testing.T) {
 	_, conn := connect(t)
-	pool := poolOf(t, "1")
-	put(t, pool, "kept", []byte("old"))
-	ctx, cancel := context.WithCancel(t.Context())
-	source := io.MultiReader(bytes.NewReader(random(6<<20)), readerFunc(func(p []byte) (int, error) {
-		cancel()
-		return copy(p, random(1000)), nil
-	}))
-	if _, err := doc("kept").Put(ctx, pool, source); !errors.Is(err, context.Canceled) {
-		t.Fatalf("Put returned %v", err)
+	for _, db := range []DB{conn, poolOf(t, "1")} {
+		put(t, db, "kept", []byte("old"))
+		ctx, cancel := context.WithCancel(t.Context())
+		source := io.MultiReader(bytes.NewReader(random(6<<20)), readerFunc(func(p []byte) (int, error) {
+			cancel()
+			return copy(p, random(1000)), nil
+		}))
+		if _, err := doc("kept").Put(ctx, db, source); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Put returned %v", err)
+		}
+		holds(t, db, "kept", []byte("old"))
 	}
-	holds(t, pool, "kept", []byte("old")) // by a new connection
-	holds(t, conn, "kept", []byte("old"))
 }
 
 type readerFunc func(p []byte) (int, error)
