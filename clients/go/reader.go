@@ -115,7 +115,10 @@ func (r *Reader) fetch(from, length int64, take func([]byte) error) error {
 	if failed == nil && err == nil && length != 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	return errors.Join(failed, err)
+	if failed == nil {
+		return err
+	}
+	return failed
 }
 
 // fill reads a range into a buffer.

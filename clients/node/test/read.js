@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout } from 'node:timers/promises';
 import { createReadStream, get, NoSuchValue, put } from 'pgsecurefile';
+import { CopyOut } from '../node_modules/pgsecurefile/src/copy.js';
 import { all, doc, MB, random, same, withClient, withPool } from './common.js';
 
 const data = random(9 * MB + 7);
@@ -104,4 +105,19 @@ export async function connectionIsLost(client) {
 		});
 		same(await get(pool, doc('kept')), Buffer.from('old'));
 	});
+}
+
+// The protocol does not say that a message of COPY is a row.
+export async function messagesOfAllSizes() {
+	const field = (bytes) => Buffer.concat([Buffer.from([0, 1, 0, 0, 0, bytes.length]), bytes]);
+	const rows = [random(0), random(1), random(200)];
+	const sent = Buffer.concat([Buffer.from('PGCOPY\n\xff\r\n\0', 'latin1'), Buffer.from([0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3]),
+		...rows.map(field), Buffer.from([255, 255])]);
+	for (let size = 1; size <= sent.length; size++) {
+		const got = [];
+		const copy = new CopyOut('', (row) => got.push(Buffer.from(row)));
+		for (let at = 0; at < sent.length; at += size)
+			copy.handleCopyData({ chunk: Buffer.from(sent.subarray(at, at + size)) });
+		assert.deepEqual(got, rows);
+	}
 }
