@@ -20,6 +20,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.postgresql.PGConnection;
+import org.postgresql.PGStatement;
 import org.postgresql.largeobject.LargeObject;
 import org.postgresql.largeobject.LargeObjectManager;
 
@@ -137,10 +138,13 @@ public final class Benchmark {
 	private static final class Driver implements Way {
 		private final String table;
 		private final boolean stream;
+		private final boolean binary;
 
-		Driver(String table, boolean stream) {
+		/** Bytes come in binary from the first execution on, or from the fifth. */
+		Driver(String table, boolean stream, boolean binary) {
 			this.table = table;
 			this.stream = stream;
+			this.binary = binary;
 		}
 
 		@Override
@@ -159,6 +163,8 @@ public final class Benchmark {
 		@Override
 		public long read(Connection db, int id, int buffer) throws Exception {
 			try (PreparedStatement get = db.prepareStatement("SELECT document FROM " + table + " WHERE id = ?")) {
+				if (binary)
+					get.unwrap(PGStatement.class).setPrepareThreshold(-1);
 				get.setInt(1, id);
 				try (ResultSet row = get.executeQuery()) {
 					row.next();
@@ -172,10 +178,12 @@ public final class Benchmark {
 		Map<String, Way> all = new LinkedHashMap<>();
 		all.put("securefile-jdbc", new Stream());
 		all.put("put, get", new Whole());
-		all.put("setBytes, securefile", new Driver("bench_s", false));
+		all.put("setBytes, securefile", new Driver("bench_s", false, true));
 		all.put("LargeObject", new Large());
-		all.put("setBinaryStream, bytea", new Driver("bench_b", true));
-		all.put("setBytes, bytea", new Driver("bench_b", false));
+		all.put("setBinaryStream, bytea", new Driver("bench_b", true, false));
+		all.put("setBytes, bytea", new Driver("bench_b", false, false));
+		all.put("setBinaryStream, bytea in binary", new Driver("bench_b", true, true));
+		all.put("setBytes, bytea in binary", new Driver("bench_b", false, true));
 		all.keySet().retainAll(Arrays.asList(names));
 		return all;
 	}
@@ -230,16 +238,16 @@ public final class Benchmark {
 		return sorted[sorted.length / 2];
 	}
 
-	/** One line: MB/s of each way, writes and reads. */
+	/** One line: MB/s of each way, writes and reads; each with connections of its own, as a program's first. */
 	private static void line(String what, Map<String, Way> ways, int runs, int streams, int values, int size, int buffer) throws Exception {
 		byte[] bytes = new byte[size];
 		new Random(size).nextBytes(bytes);
-		List<Connection> dbs = new ArrayList<>();
-		for (int i = 0; i < streams; i++)
-			dbs.add(Server.connect());
 		Map<String, List<Double>> times = new LinkedHashMap<>();
 		for (int run = 0; run < runs; run++) {
 			for (Map.Entry<String, Way> way : ways.entrySet()) {
+				List<Connection> dbs = new ArrayList<>();
+				for (int i = 0; i < streams; i++)
+					dbs.add(Server.connect());
 				double write = streams(dbs, values, (db, id) -> way.getValue().write(db, id, bytes, buffer));
 				double read = streams(dbs, values, (db, id) -> {
 					if (way.getValue().read(db, id, buffer) != size)
@@ -247,11 +255,13 @@ public final class Benchmark {
 				});
 				times.computeIfAbsent(way.getKey() + ": write", x -> new ArrayList<>()).add(write);
 				times.computeIfAbsent(way.getKey() + ": read", x -> new ArrayList<>()).add(read);
+				for (Connection db : dbs)
+					db.close();
 			}
-			clear(dbs.get(0));
+			try (Connection db = Server.connect()) {
+				clear(db);
+			}
 		}
-		for (Connection db : dbs)
-			db.close();
 		StringBuilder said = new StringBuilder(what);
 		times.forEach((name, all) -> said.append(String.format(" | %s %.0f", name, (double) size * values * streams / 1e6 / median(all))));
 		System.out.println(said);
@@ -280,7 +290,8 @@ public final class Benchmark {
 			}
 			break;
 		case "value":
-			line("50 MB", ways("securefile-jdbc", "put, get", "setBinaryStream, bytea", "setBytes, bytea"), runs, 1, 1, 50_000_000, MB);
+			line("50 MB", ways("securefile-jdbc", "put, get", "setBinaryStream, bytea", "setBytes, bytea",
+					"setBinaryStream, bytea in binary", "setBytes, bytea in binary"), runs, 1, 1, 50_000_000, MB);
 			break;
 		default:
 			for (int kb : new int[] {64, 128, 256, 512, 1024, 2048, 5120})
