@@ -123,10 +123,6 @@ extern void walk_tree(int top, const Options *options, FoundList *list, WalkPass
 /* Add one file to a list; path and link are copied. */
 extern void walk_add(FoundList *list, const char *path, int64_t length, const Meta *meta);
 
-/* Sort a list by paths; find the file of a path in a sorted list, NULL: there is none. */
-extern void walk_sort(FoundList *list);
-extern const Found *walk_find(const FoundList *list, const char *path);
-
 /* ---- meta.c ---- */
 
 /* Of a file of which nothing is known. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "answer.h"
+#include "found.h"
 #include "list.h"
 #include "names.h"
 #include "output.h"
@@ -74,7 +75,6 @@ find_files(Session *session, Move *move, Failure *failure)
 		walk_add(&move->to, name, found->length, &meta_unknown);
 		free(name);
 	}
-	walk_sort(&move->from);
 	return good;
 }
 
@@ -83,6 +83,8 @@ static bool
 find_taken(Session *session, Move *move, FoundList *taken, Failure *failure)
 {
 	FoundList	there = {NULL, 0, 0, 0};
+	Sorted		taken_names;
+	Sorted		leaving;
 	Stored		stored;
 
 	if (!move->options->has_prefix)
@@ -95,15 +97,17 @@ find_taken(Session *session, Move *move, FoundList *taken, Failure *failure)
 	}
 	if (!list_names(session, NULL, move->new, &there, failure))
 		return false;
-	walk_sort(&there);
+	taken_names = found_sort(&there, 0);
+	leaving = found_sort(&move->from, 0);
 	for (size_t i = 0; i < move->to.count; i++)
 	{
 		const char *name = move->to.files[i].path;
 
-		if (walk_find(&there, name) != NULL &&
-			(move->copies || walk_find(&move->from, name) == NULL))
+		if (found_has(&taken_names, name) && (move->copies || !found_has(&leaving, name)))
 			walk_add(taken, name, 0, &meta_unknown);
 	}
+	free(taken_names.paths);
+	free(leaving.paths);
 	return true;
 }
 

@@ -43,29 +43,6 @@ walk_add(FoundList *list, const char *path, int64_t length, const Meta *meta)
 }
 
 static int
-compare_paths(const void *a, const void *b)
-{
-	return strcmp(((const Found *) a)->path, ((const Found *) b)->path);
-}
-
-void
-walk_sort(FoundList *list)
-{
-	if (list->count > 0)
-		qsort(list->files, list->count, sizeof(Found), compare_paths);
-}
-
-const Found *
-walk_find(const FoundList *list, const char *path)
-{
-	Found		wanted = {.path = (char *) path};
-
-	if (list->count == 0)
-		return NULL;
-	return bsearch(&wanted, list->files, list->count, sizeof(Found), compare_paths);
-}
-
-static int
 compare_names(const void *a, const void *b)
 {
 	return strcmp(*(char *const *) a, *(char *const *) b);
