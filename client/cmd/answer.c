@@ -33,6 +33,28 @@ answer_is_copy(ExecStatusType status)
 }
 
 bool
+answer_each_row(PGconn *conn, AnswerRow take, void *arg, Failure *failure)
+{
+	PGresult   *result;
+	bool		good = true;
+
+	while ((result = PQgetResult(conn)) != NULL)
+	{
+		ExecStatusType status = PQresultStatus(result);
+
+		if (status == PGRES_SINGLE_TUPLE)
+			good = good && take(arg, result, failure);
+		else if (status != PGRES_TUPLES_OK && good)
+			good = failure_sql(failure, conn, result);
+		PQclear(result);
+		/* libpq would give it again and again */
+		if (answer_is_copy(status))
+			return failure_say(failure, "the server began a COPY that was not asked for");
+	}
+	return good;
+}
+
+bool
 answer_is_name(const char *text)
 {
 	bool		quoted = false;

@@ -16,6 +16,15 @@ extern bool answer_has(const PGresult *result, int columns, Failure *failure);
 /* Is it a COPY, which libpq would return for ever? */
 extern bool answer_is_copy(ExecStatusType status);
 
+/* Takes the only row of a result; false with the failure: it was not asked for. */
+typedef bool (*AnswerRow) (void *arg, const PGresult *row, Failure *failure);
+
+/*
+ * Hand the rows of the statement that runs in single-row mode to a function as they come.  After
+ * a failure the others are read, and thrown away.
+ */
+extern bool answer_each_row(PGconn *conn, AnswerRow take, void *arg, Failure *failure);
+
 /* Is it a name, perhaps with a schema, with quotes where they are needed, and nothing else? */
 extern bool answer_is_name(const char *text);
 

@@ -60,10 +60,19 @@ say(const Delta *delta, const char *reason)
 
 /* ---- tags ---- */
 
-/* A row of securefile_extents(): start from 1, length, tag. */
-static bool
-take_extent(Delta *delta, const PGresult *result, int64_t *end, Failure *failure)
+/* The rows of securefile_extents() that came: there are 131072 of them for 1 TB. */
+typedef struct TakenExtents
 {
+	Delta	   *delta;
+	int64_t		end;			/* of the last one */
+} TakenExtents;
+
+/* A row of them: start from 1, length, tag. */
+static bool
+take_extent(void *arg, const PGresult *result, Failure *failure)
+{
+	TakenExtents *taken = arg;
+	Delta	   *delta = taken->delta;
 	const char *tag = PQgetvalue(result, 0, 2);
 	Extent		extent;
 	bool		good = answer_has(result, 3, failure) &&
@@ -73,7 +82,7 @@ take_extent(Delta *delta, const PGresult *result, int64_t *end, Failure *failure
 	if (good)
 	{
 		extent.start--;
-		good = extent_next(&extent, delta->length, end);
+		good = extent_next(&extent, delta->length, &taken->end);
 	}
 	if (!good)
 		return failure_say(failure, "the server sent parts of another form");
@@ -82,34 +91,11 @@ take_extent(Delta *delta, const PGresult *result, int64_t *end, Failure *failure
 	return tags_add(delta->tags, &extent, failure);
 }
 
-/* All rows, one at a time: there are 131072 of them for 1 TB. */
-static bool
-take_extents(Session *session, Delta *delta, Failure *failure)
-{
-	bool		good = true;
-	int64_t		end = 0;
-	PGresult   *result;
-
-	while ((result = PQgetResult(session->conn)) != NULL)
-	{
-		ExecStatusType status = PQresultStatus(result);
-
-		if (status == PGRES_SINGLE_TUPLE)
-			good = good && take_extent(delta, result, &end, failure);
-		else if (status != PGRES_TUPLES_OK && good)
-			good = failure_sql(failure, session->conn, result);
-		PQclear(result);
-		/* libpq would give it again and again */
-		if (answer_is_copy(status))
-			return failure_say(failure, "the server began a COPY that was not asked for");
-	}
-	return good;
-}
-
 static bool
 ask_extents(Session *session, const Dump *dump, Delta *delta, Failure *failure)
 {
 	const DumpColumn *column = &dump->columns.columns[delta->column];
+	TakenExtents taken = {delta, 0};
 
 	delta->tags = tags_begin(dump->dir, delta->length, failure);
 	if (delta->tags == NULL)
@@ -118,7 +104,7 @@ ask_extents(Session *session, const Dump *dump, Delta *delta, Failure *failure)
 						   delta->params.values, NULL, NULL, 0) ||
 		!PQsetSingleRowMode(session->conn))
 		return failure_sql(failure, session->conn, NULL);
-	return take_extents(session, delta, failure);
+	return answer_each_row(session->conn, take_extent, &taken, failure);
 }
 
 /*

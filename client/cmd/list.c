@@ -151,8 +151,9 @@ is_comparable(const Asked *asked, const char *name)
 
 /* A row of the answer, if it is one that was asked for. */
 static bool
-take_row(const Asked *asked, const PGresult *row, Failure *failure)
+take_row(void *arg, const PGresult *row, Failure *failure)
 {
+	const Asked *asked = arg;
 	Listed		file;
 
 	if (!answer_has(row, 4 + META_COLUMNS, failure))
@@ -172,29 +173,6 @@ take_row(const Asked *asked, const PGresult *row, Failure *failure)
 	return true;
 }
 
-/* Hand the rows of the running statement to a function as they come. */
-static bool
-take_rows(Session *session, const Asked *asked, Failure *failure)
-{
-	PGresult   *result;
-	bool		good = true;
-
-	while ((result = PQgetResult(session->conn)) != NULL)
-	{
-		ExecStatusType status = PQresultStatus(result);
-
-		if (status == PGRES_SINGLE_TUPLE)
-			good = good && take_row(asked, result, failure);
-		else if (status != PGRES_TUPLES_OK && good)
-			good = failure_sql(failure, session->conn, result);
-		PQclear(result);
-		/* libpq would give it again and again */
-		if (answer_is_copy(status))
-			return failure_say(failure, "the server began a COPY that was not asked for");
-	}
-	return good;
-}
-
 /* Execute a statement whose rows are names, lengths, stored bytes and hashes, and free it. */
 static bool
 execute(Session *session, char *sql, const Asked *asked, Failure *failure)
@@ -210,7 +188,7 @@ execute(Session *session, char *sql, const Asked *asked, Failure *failure)
 	free(like);
 	if (!sent)
 		return failure_sql(failure, session->conn, NULL);
-	return take_rows(session, asked, failure);
+	return answer_each_row(session->conn, take_row, (void *) asked, failure);
 }
 
 bool

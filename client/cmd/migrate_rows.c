@@ -74,9 +74,13 @@ copy_field(const PGresult *row, int column)
 	return PQgetisnull(row, 0, column) ? NULL : text_make("%s", PQgetvalue(row, 0, column));
 }
 
-static void
-add_row(Migrate *migrate, const PGresult *row)
+static bool
+add_row(void *arg, const PGresult *row, Failure *failure)
 {
+	Migrate    *migrate = arg;
+
+	if (!answer_has(row, 2, failure))
+		return false;
 	if (migrate->count == migrate->space)
 	{
 		migrate->space = migrate->space * 2 + 1024;
@@ -88,33 +92,7 @@ add_row(Migrate *migrate, const PGresult *row)
 	{
 		copy_field(row, 0), copy_field(row, 1)
 	};
-}
-
-/* Add the rows of the running statement as they come. */
-static bool
-take_rows(Session *session, Migrate *migrate, Failure *failure)
-{
-	PGresult   *result;
-	bool		good = true;
-
-	while ((result = PQgetResult(session->conn)) != NULL)
-	{
-		ExecStatusType status = PQresultStatus(result);
-
-		if (status == PGRES_SINGLE_TUPLE && good)
-		{
-			good = answer_has(result, 2, failure);
-			if (good)
-				add_row(migrate, result);
-		}
-		else if (status != PGRES_SINGLE_TUPLE && status != PGRES_TUPLES_OK && good)
-			good = failure_sql(failure, session->conn, result);
-		PQclear(result);
-		/* libpq would give it again and again */
-		if (answer_is_copy(status))
-			return failure_say(failure, "the server began a COPY that was not asked for");
-	}
-	return good;
+	return true;
 }
 
 bool
@@ -131,7 +109,7 @@ migrate_list(Session *session, Migrate *migrate, bool done, Failure *failure)
 	migrate->count = 0;
 	if (!sent)
 		return failure_sql(failure, session->conn, NULL);
-	return take_rows(session, migrate, failure);
+	return answer_each_row(session->conn, add_row, migrate, failure);
 }
 
 static int64_t
