@@ -203,7 +203,6 @@ typedef bool SfUpdateIndexes;
 #if PG_VERSION_NUM >= 160000
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
-#include "catalog/pg_largeobject.h"
 #include "catalog/pg_tablespace.h"
 #include "utils/acl.h"
 #define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
@@ -212,8 +211,6 @@ typedef bool SfUpdateIndexes;
 	object_ownercheck(RelationRelationId, table_oid, role)
 #define sf_compat_owns_database(database, role) \
 	object_ownercheck(DatabaseRelationId, database, role)
-#define sf_compat_owns_large_object(object, role) \
-	object_ownercheck(LargeObjectRelationId, object, role)
 #else
 #include "utils/acl.h"
 #define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
@@ -222,8 +219,6 @@ typedef bool SfUpdateIndexes;
 	pg_class_ownercheck(table_oid, role)
 #define sf_compat_owns_database(database, role) \
 	pg_database_ownercheck(database, role)
-#define sf_compat_owns_large_object(object, role) \
-	pg_largeobject_ownercheck(object, role)
 #endif
 
 /* The type that a text names, with its modifier; 16 can be told not to throw. */

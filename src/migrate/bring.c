@@ -32,25 +32,31 @@ values_of(const SfPass *pass, TupleTableSlot *slot)
 	return pair;
 }
 
-/* Does a value name a large object that is not there?  ERROR unless the caller takes that. */
+/* Is the old value there?  One that is the number of a large object need not be. */
 static bool
-is_missing(SfPass *pass, const Pair *pair)
+is_there(const SfPass *pass, const Pair *pair)
 {
-	Oid			object;
+	return pass->m->from != SF_CONTENT_OBJECT ||
+		sfi_contents_exists(DatumGetObjectId(pair->from.value));
+}
 
-	if (pass->m->from != SF_CONTENT_OBJECT)
-		return false;
-	object = DatumGetObjectId(pair->from.value);
-	if (sfi_contents_exists(object))
+/*
+ * Does a row that is locked name a large object that is not there?  ERROR unless the caller takes
+ * that.  A row that is not locked may have another object by now, and a program that gave it that
+ * one has removed the first one.
+ */
+static bool
+is_missing(const SfPass *pass, const Pair *pair)
+{
+	if (is_there(pass, pair))
 		return false;
 	if (!pass->m->options.missing_null)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("large object %u does not exist", object),
+				 errmsg("large object %u does not exist", DatumGetObjectId(pair->from.value)),
 				 errdetail("A row of table %s has its number in column \"%s\".", pass->m->table,
 						   pass->m->column),
 				 errhint("With missing => 'null' such rows get NULL.")));
-	pass->missing++;
 	return true;
 }
 
@@ -77,11 +83,12 @@ sfi_bring_row(SfPass *pass, TupleTableSlot *slot)
 {
 	Pair		pair = values_of(pass, slot);
 
-	if (pair.from.isnull || !pair.to.isnull || is_missing(pass, &pair))
+	if (pair.from.isnull || !pair.to.isnull)
 		return true;
 	if (!sf_ddl_carrier_lock(pass->carrier, slot))
 		return false;
-	bring_value(pass, slot, &pair);
+	if (!is_missing(pass, &pair))
+		bring_value(pass, slot, &pair);
 	return true;
 }
 
@@ -108,13 +115,17 @@ sfi_bring_compare(SfPass *pass, TupleTableSlot *slot)
 	Pair		pair = values_of(pass, slot);
 
 	SF_FAULT(migrate_compare);
-	if (pair.from.isnull || (pair.to.isnull && is_missing(pass, &pair)))
-		return true;
-	if (!is_missing(pass, &pair) && is_equal(pass, &pair))
+	if (pair.from.isnull || (is_there(pass, &pair) && is_equal(pass, &pair)))
 		return true;
 	if (!sf_ddl_carrier_lock(pass->carrier, slot))
 		return false;
-	bring_value(pass, slot, &pair);
+
+	/*
+	 * one that was removed since it was brought over keeps its bytes with
+	 * missing => 'null'
+	 */
+	if (!is_missing(pass, &pair))
+		bring_value(pass, slot, &pair);
 	return true;
 }
 

@@ -11,7 +11,11 @@
  */
 #include "base/base.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/pg_largeobject.h"
+#include "catalog/pg_largeobject_metadata.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
 #include "libpq/be-fsstubs.h"
@@ -24,8 +28,10 @@
 #include "stream/stream.h"
 #include "transform/transform.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 
 #define PIECE_BYTES		(1024 * 1024)
 
@@ -257,17 +263,39 @@ sfi_contents_exists(Oid object)
 	return LargeObjectExists(object);
 }
 
+Oid
+sfi_contents_owner(Oid object)
+{
+	Relation	rel = table_open(LargeObjectMetadataRelationId, AccessShareLock);
+	Oid			owner = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_largeobject_metadata_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object));
+	scan = systable_beginscan(rel, LargeObjectMetadataOidIndexId, true, GetActiveSnapshot(), 1,
+							  &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		owner = ((Form_pg_largeobject_metadata) GETSTRUCT(tuple))->lomowner;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return owner;
+}
+
 bool
 sfi_contents_readable(Oid object, Oid role)
 {
 	return lo_compat_privileges ||
-		pg_largeobject_aclcheck_snapshot(object, role, ACL_SELECT, NULL) == ACLCHECK_OK;
+		pg_largeobject_aclcheck_snapshot(object, role, ACL_SELECT,
+										 GetActiveSnapshot()) == ACLCHECK_OK;
 }
 
 bool
-sfi_contents_owned(Oid object, Oid role)
+sfi_contents_removable(Oid owner, Oid role)
 {
-	return lo_compat_privileges || sf_compat_owns_large_object(object, role);
+	return lo_compat_privileges || has_privs_of_role(role, owner);
 }
 
 void

@@ -77,15 +77,16 @@ static int64
 look_at_object(RowsLook *look, Oid object)
 {
 	char	   *number = psprintf("%u", object);
+	Oid			owner = sfi_contents_owner(object);
 	SfContents *contents;
 	int64		length;
 
-	if (!sfi_contents_exists(object))
+	if (!OidIsValid(owner))
 	{
 		count(&look->missing, number);
 		return 0;
 	}
-	if (look->m->options.unlink && !sfi_contents_owned(object, look->m->owner))
+	if (look->m->options.unlink && !sfi_contents_removable(owner, look->m->owner))
 		count(&look->foreign, number);
 	if (!sfi_contents_readable(object, look->m->owner) ||
 		!sfi_contents_readable(object, look->caller))

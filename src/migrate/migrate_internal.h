@@ -189,11 +189,17 @@ extern int64 sfi_contents_digest(SfContentKind kind, Datum value, uint8 *digest)
 extern Datum sfi_contents_convert(SfContentKind from, Datum value, SfContentKind to,
 								  Relation rel, AttrNumber attnum, int64 *length);
 
-/* A large object: is it there, may a role read it, may a role remove it? */
+/* Is a large object there, at this moment?  Remove it, with the rights of the current user. */
 extern bool sfi_contents_exists(Oid object);
-extern bool sfi_contents_readable(Oid object, Oid role);
-extern bool sfi_contents_owned(Oid object, Oid role);
 extern void sfi_contents_unlink(Oid object);
+
+/*
+ * A large object as the active snapshot sees it, like the row that names it: its owner
+ * (InvalidOid: it is not there); may a role read it; may a role remove one of that owner?
+ */
+extern Oid	sfi_contents_owner(Oid object);
+extern bool sfi_contents_readable(Oid object, Oid role);
+extern bool sfi_contents_removable(Oid owner, Oid role);
 
 /* ---- helpers.c ---- */
 
@@ -255,7 +261,6 @@ struct SfPass
 	int64		bytes;
 	int64		compared_bytes; /* that were compared */
 	int64		skipped;
-	int64		missing;		/* large objects that are not there */
 	int64		kept;			/* large objects that are not removed */
 };
 

@@ -138,7 +138,8 @@ sub writes
 		"DELETE FROM $table WHERE id IN (8, 118)", "UPDATE $table SET id = 2000 WHERE id = 117",
 		"BEGIN; SAVEPOINT a; UPDATE $table SET $column = " . $value->('blob(1, 9)') . ' WHERE id = 1; ROLLBACK TO a; COMMIT');
 }
-meanwhile(q{'docs', 'document', batch_rows => 40}, 'migrate_between', writes('docs', 'document', '?'), writes('twin', 'b', '?'),
+# without the comparison, which would find what the trigger leaves out
+meanwhile(q{'docs', 'document', batch_rows => 40, verify => false}, 'migrate_between', writes('docs', 'document', '?'), writes('twin', 'b', '?'),
 	# what is written to the new column is of no effect
 	'UPDATE docs SET document_migrating = $$\xff$$ WHERE id IN (1, 115)', 'SET session_replication_role = replica; UPDATE docs SET document = $$\xabcd$$ WHERE id IN (2, 116); UPDATE twin SET b = $$\xabcd$$ WHERE id IN (2, 116)',
 	"COPY docs (id, document) FROM PROGRAM 'echo 3000,\\\\x616263' (FORMAT csv)", 'INSERT INTO twin VALUES (3000, $$abc$$)');
@@ -159,6 +160,15 @@ sql('DELETE FROM twin WHERE id > 1000', 'DELETE FROM docs WHERE id > 1000');
 migrate(q{'docs', 'document', 'oid'});
 meanwhile(q{'docs', 'document'}, 'migrate_compare', writes('docs', 'document', 'lo_from_bytea(0, ?)'), writes('twin', 'b', '?'));
 same('document::bytea', 'written at the end, from large objects');
+
+# who gives a row another object removes the one that it had
+foreach my $point ('migrate_row', 'migrate_compare')
+{
+	migrate(q{'docs', 'document', 'oid'});
+	meanwhile(q{'docs', 'document'}, $point, 'SELECT lo_unlink(document) FROM docs WHERE id IN (60, 61)', 'UPDATE docs SET document = lo_from_bytea(0, $$new$$) WHERE id = 60', 'DELETE FROM docs WHERE id = 61',
+		'UPDATE twin SET b = $$new$$ WHERE id = 60', 'DELETE FROM twin WHERE id = 61');
+	same('document::bytea', "an object that was replaced at $point");
+}
 
 # an object that was changed when it had been compared is not removed, nor is its number
 sql('CREATE TABLE late (id int, document oid)', 'INSERT INTO late SELECT i, lo_from_bytea(100000 + i, blob(i, 5000)) FROM generate_series(1, 3) i');
