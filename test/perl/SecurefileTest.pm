@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster new_standby sql need_faults make_table fill rows_right
-  right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes file_sizes each_mapping fails_with mb
+  right_or_left_behind usage settle sound arm dies_at disarm fired crash children_of wait_restart data_files data_bytes file_sizes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state log_says cpu_seconds cpu_seconds_ended zeros_seconds
   stop_process stop_walwriter monitor_rests pending_is_gone slurp write_file patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
   in_parallel);
