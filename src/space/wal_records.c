@@ -40,6 +40,35 @@
 #include "space/storage.h"
 #include "storage/standby.h"
 
+/* Bytes of data records: before the WAL writer is woken first in a transaction, and then again. */
+#define FLUSH_BEHIND_FROM	(4 * 1024 * 1024)
+#define FLUSH_BEHIND_STEP	(1024 * 1024)
+
+/*
+ * The session has logged len_bytes of data up to lsn.  Have the WAL writer write and flush what
+ * a long value logs, beside the session, which would write its WAL alone and wait for the flush of
+ * each segment.  A transaction that logs little flushes it all at commit, and is not to wait for
+ * two flushes.
+ */
+static void
+flush_behind(XLogRecPtr lsn, Size len_bytes)
+{
+	static TransactionId xid = InvalidTransactionId;
+	static Size logged = 0;		/* by xid, since the WAL writer was woken */
+
+	if (xid != GetTopTransactionId())
+	{
+		xid = GetTopTransactionId();
+		logged = 0;
+	}
+	logged += len_bytes;
+	if (logged >= FLUSH_BEHIND_FROM)
+	{
+		XLogSetAsyncXactLSN(lsn);
+		logged -= FLUSH_BEHIND_STEP;
+	}
+}
+
 /*
  * In pieces of 1 MB: a record is assembled in memory, and replay reads it whole.  With an
  * xid, so that logical decoding and recovery count the records to the transaction.
@@ -62,7 +91,7 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 		XLogBeginInsert();
 		XLogRegisterData((char *) &rec, sizeof(rec));
 		XLogRegisterData((char *) data, sf_sectors_to_bytes(n));
-		XLogInsert(SF_RMGR_ID, XLOG_SF_DATA);
+		flush_behind(XLogInsert(SF_RMGR_ID, XLOG_SF_DATA), sf_sectors_to_bytes(n));
 		data += sf_sectors_to_bytes(n);
 		start_sector += n;
 		nsectors -= n;
