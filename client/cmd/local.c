@@ -36,6 +36,16 @@ wait_if_not_ready(int fd, short events)
 	return poll(&wait, 1, -1) >= 0 || errno == EINTR;
 }
 
+char *
+local_buffer(size_t size)
+{
+	char	   *buffer = aligned_alloc(4096, size);
+
+	if (buffer == NULL)
+		abort();
+	return buffer;
+}
+
 int64_t
 local_read(int fd, void *buffer, size_t size)
 {

@@ -49,6 +49,12 @@ typedef struct FoundList
  */
 typedef void (*WalkPassed) (const char *path, const Failure *failure);
 
+/*
+ * Memory to read a file into, for free(); size is a multiple of 4096.  It begins with a page,
+ * so that it is filled fast (BUFFER_ALIGNMENT in lib/internal.h).
+ */
+extern char *local_buffer(size_t size);
+
 /* Read size bytes, fewer only at the end; waits if fd is non-blocking.  -1 with errno set. */
 extern int64_t local_read(int fd, void *buffer, size_t size);
 

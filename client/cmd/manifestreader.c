@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "local.h"
 #include "manifest.h"
 #include "text.h"
 
@@ -54,12 +55,10 @@ static bool
 sum_bytes(int fd, int64_t length, char *hex, Failure *failure)
 {
 	static const size_t part = 256 * 1024;
-	char	   *buffer = malloc(part);
+	char	   *buffer = local_buffer(part);
 	Sha256	   *sum = sha256_begin();
 	int64_t		got = 1;
 
-	if (buffer == NULL)
-		abort();
 	for (int64_t at = 0; at < length && got > 0; at += got)
 	{
 		got = pread(fd, buffer, length - at < (int64_t) part ? (size_t) (length - at) : part, at);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "local.h"
 #include "migrate.h"
 #include "output.h"
 #include "source.h"
@@ -75,9 +76,7 @@ read_ahead(Held *held, Failure *failure)
 {
 	int64_t		got;
 
-	held->bytes = malloc(BUFFER_SIZE);
-	if (held->bytes == NULL)
-		abort();
+	held->bytes = local_buffer(BUFFER_SIZE);
 	got = local_read(held->fd, held->bytes, BUFFER_SIZE);
 	if (got < 0)
 		return failure_errno(failure, "could not read the file");

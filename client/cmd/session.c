@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "interrupt.h"
+#include "local.h"
 #include "output.h"
 #include "password.h"
 #include "session.h"
@@ -90,9 +91,7 @@ session_begin(const Options *options, Failure *failure)
 
 	if (session == NULL)
 		abort();
-	session->buffer = malloc(BUFFER_SIZE);
-	if (session->buffer == NULL)
-		abort();
+	session->buffer = local_buffer(BUFFER_SIZE);
 	session->conn = connect_server(options, failure);
 	if (session->conn != NULL && equip(session, failure))
 		return session;

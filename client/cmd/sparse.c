@@ -126,12 +126,10 @@ int64_t
 sparse_each(int fd, SparseTake take, void *arg)
 {
 	SparseFile	file;
-	char	   *buffer = malloc(PART_BYTES);
+	char	   *buffer = local_buffer(PART_BYTES);
 	int64_t		total = 0;
 	int64_t		got;
 
-	if (buffer == NULL)
-		abort();
 	got = sparse_begin(&file, fd) ? 1 : -1;
 	while (got > 0)
 	{

@@ -68,6 +68,14 @@
 #define PIECE_BYTES		(256 * 1024)
 #define UNIT_BYTES		PGSF_UNIT_BYTES
 
+/*
+ * A buffer of PIECE_BYTES begins with a page.  With "rep movsb", which libc and the kernel use,
+ * AMD Zen 3 and 4 copy 14 times slower if the target begins 1 to 31 bytes further in its page
+ * than the source in its own: so it would be from the page cache into what malloc() gives, and
+ * from there to libpq.
+ */
+#define BUFFER_ALIGNMENT	4096
+
 /* Pieces in flight: more than the client, the socket and the server hold at a time. */
 #define WINDOW_PIECES	16
 

@@ -86,7 +86,7 @@ write_next(pgsf *h, Put *put, char *buf)
 static int
 write_all(pgsf *h, Put *put)
 {
-	char	   *buf = malloc(PIECE_BYTES);
+	char	   *buf = aligned_alloc(BUFFER_ALIGNMENT, PIECE_BYTES);
 	int64_t		len;
 
 	if (buf == NULL)

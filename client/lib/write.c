@@ -20,7 +20,7 @@ gather(pgsf *h, const char *data, int64_t len_bytes, int64_t until_end)
 {
 	if (h->gathered == NULL)
 	{
-		h->gathered = malloc(PIECE_BYTES);
+		h->gathered = aligned_alloc(BUFFER_ALIGNMENT, PIECE_BYTES);
 		if (h->gathered == NULL)
 			return pgsfi_fail_memory(h);
 	}
