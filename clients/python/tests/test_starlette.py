@@ -36,6 +36,13 @@ async def upload(request):
 app = Starlette(routes=[Route("/files/{name:path}", download), Route("/upload", upload, methods=["POST"])])
 
 
+SCOPE = {"type": "http", "method": "GET", "headers": []}
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
 class Web(Server):
     def setUp(self):
         super().setUp()
@@ -75,6 +82,31 @@ class Web(Server):
                 self.other.execute("UPDATE docs SET document = document || 'x'")
 
         response = SecureFileResponse(connect, "docs", "document", "a")
-        scope = {"type": "http", "method": "GET", "headers": []}
-        self.assertRaisesRegex(OSError, "changed while it was read", asyncio.run, response(scope, None, send))
+        self.assertRaisesRegex(OSError, "changed while it was read", asyncio.run, response(SCOPE, never, send))
         self.assertEqual(len(sent), 2)
+
+    def test_gone(self):
+        """a client that has gone ends the response, and holds no connection"""
+        self.conn.execute("INSERT INTO docs VALUES ('a', %s)", (DATA,))
+        sent, taken = [], 0
+
+        @contextlib.asynccontextmanager
+        async def counted():
+            nonlocal taken
+            async with connect() as conn:
+                taken += 1
+                yield conn
+
+        async def receive():
+            return {"type": "http.disconnect"} if len(sent) > 2 else await never()
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(SecureFileResponse(counted, "docs", "document", "a")(SCOPE, receive, send))
+        self.assertEqual([len(message.get("body", b"")) for message in sent], [0, MB, MB, 0])
+        self.assertEqual(taken, 3)
+
+    def test_names(self):
+        """a name that cannot be there: 404, not an error of the server"""
+        self.assertEqual(self.client.get("/files/a%00b").status_code, 404)

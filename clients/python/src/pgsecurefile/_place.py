@@ -42,7 +42,9 @@ class Place:
     # ---- statements ----
 
     def select(self, columns: Composable, parameters: Sequence[Any] = (), tail: str = "") -> Steps[list[tuple[Any, ...]]]:
-        """At most one row."""
+        """At most one row; none, where a text cannot be one of the server's."""
+        if any(isinstance(value, str) and "\0" in value for value in self.parameters):
+            return []
         query = SQL("SELECT {} FROM {} WHERE {} LIMIT 2 {}").format(columns, self.table, self.condition, SQL(tail))
         rows = (yield from ask(query, *parameters, *self.parameters)).rows
         if len(rows) > 1:

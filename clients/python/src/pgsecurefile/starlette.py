@@ -19,6 +19,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -85,14 +86,15 @@ class SecureFileResponse(Response):
         self.headers.update(reply.headers)
         await send({"type": "http.response.start", "status": reply.status, "headers": self.raw_headers})
         if scope["method"] == "GET" and reply.status in (200, 206):
-            await self._send_pieces(send, version, reply)
+            await self._send_pieces(Request(scope, receive), send, version, reply)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         if self.background is not None:
             await self.background()
 
-    async def _send_pieces(self, send: Send, version: Version, reply: _http.Reply) -> None:
+    async def _send_pieces(self, request: Request, send: Send, version: Version, reply: _http.Reply) -> None:
+        """Ends early when the client has gone: servers then take pieces, and drop them."""
         start, end = reply.start, reply.start + reply.count
-        while start < end:
+        while start < end and not await request.is_disconnected():
             piece = await self._piece(version, start, min(RANGE_BYTES, end - start))
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             start += len(piece)
