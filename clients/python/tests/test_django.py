@@ -8,7 +8,10 @@ from common import DATA, MB, Server
 from django.conf import settings
 
 settings.configure(
-    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}},
+    DATABASES={
+        "default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]},
+        "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+    },
     ROOT_URLCONF="test_django",
     ALLOWED_HOSTS=["*"],
     SECRET_KEY="test",
@@ -16,10 +19,12 @@ settings.configure(
 )
 django.setup()
 
-from django.core.files.base import ContentFile  # noqa: E402
-from django.db import connection, migrations, models, transaction  # noqa: E402
+from asgiref.sync import async_to_sync  # noqa: E402
+from django.core.exceptions import SuspiciousFileOperation  # noqa: E402
+from django.core.files.base import ContentFile, File  # noqa: E402
+from django.db import Error, connection, connections, migrations, models, transaction  # noqa: E402
 from django.db.migrations.writer import OperationWriter  # noqa: E402
-from django.test import Client, override_settings  # noqa: E402
+from django.test import AsyncClient, Client, RequestFactory, override_settings  # noqa: E402
 from django.urls import path  # noqa: E402
 
 from pgsecurefile.django import SecureFileField, SecureFileStorage, driver_connection  # noqa: E402
@@ -65,6 +70,84 @@ class Web(Server):
         self.assertEqual(made.fetchone()[0], "securefile(nocache)")
         operation = migrations.AddField("doc", "more", SecureFileField(options="compress"))
         self.assertIn("SecureFileField(options='compress')", OperationWriter(operation, indentation=0).serialize()[0])
+
+    def test_other_database(self):
+        """the field in a database that is not PostgreSQL"""
+        with connections["other"].schema_editor() as editor:
+            editor.create_model(Doc)
+        Doc.objects.using("other").create(name="a", document=b"1")
+        self.assertEqual(bytes(Doc.objects.using("other").get(name="a").document), b"1")
+        self.assertRaisesRegex(TypeError, "psycopg 3", driver_connection, "other")
+
+    def test_contents(self):
+        """an upload of which a part was read is stored as a whole; text; a source without seek()"""
+        content = ContentFile(DATA)
+        content.read(1000)
+        storage.save("read", content)
+        self.assertEqual(self.stored("read"), DATA)
+        storage.save("text", ContentFile("ä"))
+        self.assertEqual(self.stored("text"), "ä".encode())
+        reader, writer = os.pipe()
+        os.write(writer, b"1234")
+        os.close(writer)
+        with File(open(reader, "rb"), "pipe") as pipe:
+            storage.save("pipe", pipe)
+        self.assertEqual(self.stored("pipe"), b"1234")
+
+    def test_names(self):
+        """a name that cannot be there: 404, not an error of the server"""
+        self.assertEqual(self.client.get("/files/a%00b").status_code, 404)
+        self.assertEqual(storage.exists("a\0b"), False)
+        self.assertRaises(FileNotFoundError, storage.open, "a\0b")
+        self.assertRaises(SuspiciousFileOperation, storage.save, "a\0b", ContentFile(b"1"))
+        for name in "../a", "/a", "a/../../b":
+            self.assertRaises(SuspiciousFileOperation, storage.save, name, ContentFile(b"1"))
+        hostile = 'a\r\nX: y";é'
+        storage.save(hostile, ContentFile(b"1"))
+        response = storage.view(RequestFactory().get("/"), hostile)
+        self.assertEqual(response["Content-Disposition"], "inline; filename*=utf-8''a%0D%0AX%3A%20y%22%3B%C3%A9")
+
+    def test_lost_connection(self):
+        """errors are those of django.db; a lost connection is replaced, but not in a transaction"""
+        storage.save("a", ContentFile(b"1"))
+
+        def lose():
+            self.other.execute("SELECT pg_terminate_backend(%s, 10000)", (driver_connection().info.backend_pid,))
+
+        for call in (
+            lambda: storage.size("a"),
+            lambda: storage.open("a"),
+            lambda: storage.save("b", ContentFile(DATA)),
+            lambda: self.client.get("/files/a"),
+        ):
+            lose()
+            self.assertRaises(Error, call)
+            self.assertEqual(storage.size("a"), 1)
+        with self.assertRaises(Error), transaction.atomic():
+            storage.save("c", ContentFile(b"1"))
+            lose()
+            with self.assertRaises(Error):
+                storage.size("a")
+            storage.save("d", ContentFile(b"1"))
+        self.assertEqual((storage.exists("c"), storage.exists("d")), (False, False))
+        lose()
+        connection.settings_dict["CONN_HEALTH_CHECKS"] = True
+        connection.close_if_unusable_or_obsolete()
+        connection.health_check_enabled, connection.health_check_done = True, False
+        self.assertEqual(storage.size("a"), 1)
+        connection.settings_dict["CONN_HEALTH_CHECKS"] = False
+
+    def test_asgi(self):
+        """under ASGI a download is fetched piece by piece"""
+        storage.save("a", ContentFile(DATA))
+
+        async def first():
+            response = await AsyncClient().get("/files/a", headers={"range": f"bytes=7-{3 * MB}"})
+            return response.status_code, response.is_async, [piece async for piece in response.streaming_content]
+
+        status, is_async, pieces = async_to_sync(first)()
+        self.assertEqual((status, is_async, len(pieces)), (206, True, 3))
+        self.assertEqual(b"".join(pieces), DATA[7 : 3 * MB + 1])
 
     def test_storage(self):
         """save, open, listdir, times, sizes, deletion"""
@@ -133,7 +216,8 @@ class Web(Server):
         self.assertEqual(self.got(url, if_none_match=f'"x", W/{etag}')[0].status_code, 304)
         self.assertEqual(self.got(url, if_none_match='"x"')[0].status_code, 200)
         self.assertEqual(self.got(url, range="bytes=0-0", if_range=etag)[0].status_code, 206)
-        self.assertEqual(self.got(url, range="bytes=0-0", if_range=date)[0].status_code, 206)
+        for other in date, f"W/{etag}", f'{etag}, "x"', "*":
+            self.assertEqual(self.got(url, range="bytes=0-0", if_range=other)[0].status_code, 200, other)
         response = self.client.head(url)
         self.assertEqual((response.status_code, response.content, response["Content-Length"]), (200, b"", str(size)))
         self.other.execute("UPDATE docs SET document = document || 'x'")
@@ -146,6 +230,8 @@ class Web(Server):
         """a signed link: right, changed, of another file, too old"""
         storage.save("a:b/c", ContentFile(b"1"))
         storage.save("d", ContentFile(b"2"))
+        another = SecureFileStorage("docs", key="note", url_prefix="/signed/", signed=60)
+        self.assertEqual(self.client.get(another.url("d")).status_code, 403)
         url = signed.url("a:b/c")
         self.assertEqual(self.got(url)[1], b"1")
         signature = url.split("?")[1]

@@ -13,15 +13,17 @@ from __future__ import annotations
 import io
 import mimetypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, SuspiciousFileOperation
 from django.core.files.base import File
 from django.core.files.storage import Storage
+from django.core.handlers.asgi import ASGIRequest
 from django.core.signing import BadSignature, TimestampSigner
 from django.db import connections, models
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
@@ -42,17 +44,25 @@ from ._transfer import put
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+T = TypeVar("T")
+
 __all__ = ["SecureFileField", "SecureFileStorage", "driver_connection", "serve"]
 
 
 class SecureFileField(models.BinaryField):  # type: ignore[misc]
-    """A column of type securefile: SecureFileField(), SecureFileField(options="nocache, compress")."""
+    """A column of type securefile: SecureFileField(), SecureFileField(options="nocache, compress").
+
+    In databases that are not PostgreSQL it is a BinaryField.
+    """
 
     def __init__(self, *args: Any, options: str = "", **kwargs: Any) -> None:
         self.options = options
         super().__init__(*args, **kwargs)
 
     def db_type(self, connection: Any) -> str:
+        if connection.vendor != "postgresql":
+            other: str = super().db_type(connection)
+            return other
         return f"securefile({self.options})" if self.options else "securefile"
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
@@ -63,13 +73,40 @@ class SecureFileField(models.BinaryField):  # type: ignore[misc]
 
 
 def driver_connection(using: str = "default") -> Connection[Any]:
-    """The psycopg connection of a database of Django, for the functions of pgsecurefile."""
+    """The psycopg connection of a database of Django, for the functions of pgsecurefile.
+
+    As in Django's own cursors, a connection that was lost is replaced outside of a transaction.
+    """
     wrapper = connections[using]
+    if not wrapper.in_atomic_block and wrapper.autocommit:
+        wrapper.close_if_health_check_failed()
+        if getattr(wrapper.connection, "closed", False):
+            wrapper.close()
     wrapper.ensure_connection()
     conn = wrapper.connection
     if not isinstance(conn, Connection):
         raise TypeError("pgsecurefile needs psycopg 3 below django.db.backends.postgresql")
     return conn
+
+
+def _run(using: str, steps: Steps[T]) -> T:
+    """Errors of the server are those of django.db."""
+    conn = driver_connection(using)
+    with connections[using].wrap_database_errors:
+        return run(conn, steps)
+
+
+class _Content:
+    """An upload from its beginning, whatever of it was read; text in UTF-8."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+        if content.seekable():
+            content.seek(0)
+
+    def read(self, size: int) -> Any:
+        data = self._content.read(size)
+        return data.encode() if isinstance(data, str) else data
 
 
 class _Ranged(io.RawIOBase):
@@ -100,7 +137,7 @@ class _Ranged(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         if len(view) == 0 or self._position >= self._version.size:
             return 0
-        piece = run(driver_connection(self._using), read_range(self._place, self._version, self._position, len(view)))
+        piece = _run(self._using, read_range(self._place, self._version, self._position, len(view)))
         view[: len(piece)] = piece
         self._position += len(piece)
         return len(piece)
@@ -121,9 +158,19 @@ class StoredFile(File):  # type: ignore[misc]
 def _pieces(place: Place, version: Version, start: int, count: int, using: str) -> Iterator[bytes]:
     end = start + count
     while start < end:
-        piece = run(driver_connection(using), read_range(place, version, start, min(RANGE_BYTES, end - start)))
+        piece = _run(using, read_range(place, version, start, min(RANGE_BYTES, end - start)))
         yield piece
         start += len(piece)
+
+
+async def _in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Under ASGI, where Django would first collect all pieces of a plain iterator."""
+
+    def following() -> bytes | None:
+        return next(pieces, None)
+
+    while (piece := await sync_to_async(following)()) is not None:
+        yield piece
 
 
 def serve(
@@ -143,15 +190,16 @@ def serve(
         return HttpResponseNotAllowed(["GET", "HEAD"])
     conn = driver_connection(using)
     try:
-        place = run(conn, place_of(conn, table, column, key))
-        version = run(conn, look(place, modified))
+        place = _run(using, place_of(conn, table, column, key))
+        version = _run(using, look(place, modified))
     except FileNotFoundError as error:
         raise Http404(str(error)) from error
     given = {name.lower(): value for name, value in request.headers.items()}
     reply = _http.reply(given, version)
     response: HttpResponseBase
     if request.method == "GET" and reply.status in (200, 206):
-        response = StreamingHttpResponse(_pieces(place, version, reply.start, reply.count, using), status=reply.status)
+        pieces = _pieces(place, version, reply.start, reply.count, using)
+        response = StreamingHttpResponse(_in_threads(pieces) if isinstance(request, ASGIRequest) else pieces, status=reply.status)
     else:
         response = HttpResponse(status=reply.status)
     for name, value in reply.headers.items():
@@ -193,15 +241,19 @@ class SecureFileStorage(Storage):  # type: ignore[misc]
         if mode not in ("r", "rb"):
             file = open_file(conn, self.table, self.column, {self.key: name}, mode, values=self._changed())
             return File(file, name)
-        place = run(conn, place_of(conn, self.table, self.column, {self.key: name}))
-        version = run(conn, look(place))
+        place = _run(self.using, place_of(conn, self.table, self.column, {self.key: name}))
+        version = _run(self.using, look(place))
         return StoredFile(io.BufferedReader(_Ranged(place, version, self.using), RANGE_BYTES), name, version.size)
 
     def _changed(self) -> dict[str, Any]:
         return {self.modified: datetime.now(timezone.utc)} if self.modified else {}
 
     def _save(self, name: str, content: Any) -> str:
-        put(driver_connection(self.using), self.table, self.column, {self.key: name}, content, values=self._changed())
+        if "\0" in name:
+            raise SuspiciousFileOperation("a name cannot contain NUL")
+        conn = driver_connection(self.using)
+        with connections[self.using].wrap_database_errors:
+            put(conn, self.table, self.column, {self.key: name}, _Content(content), values=self._changed())
         return name
 
     def delete(self, name: str) -> None:
@@ -244,13 +296,15 @@ class SecureFileStorage(Storage):  # type: ignore[misc]
         return time if settings.USE_TZ or time.tzinfo is None else make_naive(time)
 
     def _rows(self, text: str, *parameters: Any, time: str = "") -> list[tuple[Any, ...]]:
-        """{t}, {k} and {c} are the table, the key and the column."""
+        """{t}, {k} and {c} are the table, the key and the column; no name contains NUL."""
+        if any(isinstance(value, str) and "\0" in value for value in parameters):
+            return []
         query = SQL(text).format(t=table_name(self.table), k=Name(self.key), c=Name(self.column), time=Name(time))
 
         def steps() -> Steps[list[tuple[Any, ...]]]:
             return (yield from ask(query, *parameters)).rows
 
-        return run(driver_connection(self.using), steps())
+        return _run(self.using, steps())
 
     # ---- the web ----
 
@@ -261,7 +315,7 @@ class SecureFileStorage(Storage):  # type: ignore[misc]
         return url if self.signed is None else f"{url}?{urlencode({'signature': self._signer().sign(name)[len(name) :]})}"
 
     def _signer(self) -> TimestampSigner:
-        return TimestampSigner(salt=f"pgsecurefile.{self.table}.{self.column}")
+        return TimestampSigner(salt=f"pgsecurefile.{self.using}.{self.table}.{self.column}.{self.key}")
 
     def view(self, request: HttpRequest, name: str, as_attachment: bool = False) -> HttpResponseBase:
         """A view of the file; 403 without a signature, if the storage wants one."""
