@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #include "local.h"
 #include "sparse.h"
+#include "text.h"
 #include "utf8.h"
 
 /*
@@ -224,6 +226,23 @@ local_open_below(int top, const char *path, bool follow, int64_t *length, Failur
 	close(directory);
 	errno = saved;
 	return fd;
+}
+
+char *
+local_read_link(int directory, const char *name, Failure *failure)
+{
+	char		target[PATH_MAX];
+	ssize_t		length = readlinkat(directory, name, target, sizeof(target));
+	int			saved = errno;
+
+	if (length >= 0 && length < (ssize_t) sizeof(target))
+		return text_make("%.*s", (int) length, target);
+	if (length < 0)
+		failure_errno(failure, "could not read the link");
+	else
+		failure_say(failure, "the target of the link is too long");
+	errno = saved;
+	return NULL;
 }
 
 int

@@ -87,6 +87,9 @@ extern int	local_open_below(int top, const char *path, bool follow, int64_t *len
 /* Open the top directory of a tree; links are followed, because the user named it.  -1: failure. */
 extern int	local_open_top(const char *path, Failure *failure);
 
+/* The target of a link, which the caller frees; NULL with errno set after a failure. */
+extern char *local_read_link(int directory, const char *name, Failure *failure);
+
 /*
  * Open the directory of a file that the user named, and find the last part of its path, which
  * may be empty.  -1 after a failure.

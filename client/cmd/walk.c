@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -94,10 +93,14 @@ read_names(int directory, size_t *count, int *error)
 typedef struct Level
 {
 	int			fd;
+	int			depth;
 	dev_t		device;
 	ino_t		inode;
 	const struct Level *above;
 } Level;
+
+/* Each level has a place on the stack, and an open directory. */
+#define MAX_DEPTH	2000
 
 typedef struct Walk
 {
@@ -105,6 +108,7 @@ typedef struct Walk
 	const Options *options;
 	FoundList  *list;
 	WalkPassed	passed;
+	Failure    *failure;		/* not in each level, for the stack */
 } Walk;
 
 static void walk_below(const Walk *walk, int directory, const char *path, const Level *above);
@@ -157,16 +161,13 @@ static bool
 keep_link(const Walk *walk, const Level *level, const char *name, const char *path,
 		  const struct stat *st, Failure *failure)
 {
-	char		target[PATH_MAX];
-	ssize_t		length = readlinkat(level->fd, name, target, sizeof(target));
 	Meta		meta = meta_of(st);
 
-	if (length < 0 || length == sizeof(target))
-		return failure_errno(failure, "could not read the link");
-	target[length] = '\0';
-	meta.link = target;
-	walk_add(walk->list, path, 0, &meta);
-	return true;
+	meta.link = local_read_link(level->fd, name, failure);
+	if (meta.link != NULL)
+		walk_add(walk->list, path, 0, &meta);
+	free(meta.link);
+	return meta.link != NULL;
 }
 
 /* A symbolic link that no pattern leaves out. */
@@ -191,7 +192,10 @@ walk_link(const Walk *walk, const Level *level, const char *path, Failure *failu
 	return good;
 }
 
-/* A name in a directory: a file to take, a directory to walk, something to skip, or a failure. */
+/*
+ * A name in a directory: a file to take, a directory to walk, something to skip, or a failure.
+ * What another program has removed since the names were read is not there.
+ */
 static bool
 walk_one(const Walk *walk, const Level *level, const char *name, const char *path, Failure *failure)
 {
@@ -199,7 +203,7 @@ walk_one(const Walk *walk, const Level *level, const char *name, const char *pat
 	int			below;
 
 	if (fstatat(level->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-		return failure_errno(failure, "could not look at it");
+		return errno == ENOENT || failure_errno(failure, "could not look at it");
 	if (filter_excludes(walk->options->filter, path, S_ISDIR(st.st_mode)))
 		return true;
 	if (S_ISLNK(st.st_mode) && walk->options->links == LINKS_KEEP)
@@ -212,7 +216,7 @@ walk_one(const Walk *walk, const Level *level, const char *name, const char *pat
 	{
 		below = openat(level->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (below < 0)
-			return failure_errno(failure, "could not open the directory");
+			return errno == ENOENT || failure_errno(failure, "could not open the directory");
 		walk_below(walk, below, path, level);
 	}
 	else if (walk->options->links == LINKS_ERROR)
@@ -222,37 +226,53 @@ walk_one(const Walk *walk, const Level *level, const char *name, const char *pat
 	return true;
 }
 
+/* Find out which directory that is, for is_loop(), and read its names. */
+static char **
+enter_directory(Level *level, size_t *count, Failure *failure, bool *good)
+{
+	struct stat st;
+	int			error;
+	char	  **names = read_names(level->fd, count, &error);
+
+	if (error == 0 && fstat(level->fd, &st) != 0)
+		error = errno;
+	/* one that was removed after it was opened has no names; but not the top */
+	*good = error == 0 || (error == ENOENT && level->above != NULL);
+	if (error == 0)
+	{
+		level->device = st.st_dev;
+		level->inode = st.st_ino;
+		return names;
+	}
+	errno = error;
+	if (!*good)
+		failure_errno(failure, "could not read the directory");
+	return names;
+}
+
 /* Walk an open directory, and close it; path is its path, null at the top. */
 static void
 walk_below(const Walk *walk, int directory, const char *path, const Level *above)
 {
 	Level		level = {.fd = directory, .above = above};
-	struct stat st;
-	size_t		count;
-	int			error;
-	char	  **names = read_names(directory, &count, &error);
-	Failure		failure;
+	size_t		count = 0;
+	char	  **names = NULL;
+	bool		good;
 
-	if (error == 0 && fstat(directory, &st) != 0)
-		error = errno;
-	if (error != 0)
-	{
-		errno = error;
-		failure_errno(&failure, "could not read the directory");
-		walk->passed(path != NULL ? path : ".", &failure);
-	}
+	level.depth = above != NULL ? above->depth + 1 : 0;
+	if (level.depth <= MAX_DEPTH)
+		names = enter_directory(&level, &count, walk->failure, &good);
 	else
-	{
-		level.device = st.st_dev;
-		level.inode = st.st_ino;
-	}
+		good = failure_say(walk->failure, "more than %d directories above it", MAX_DEPTH);
+	if (!good)
+		walk->passed(path != NULL ? path : ".", walk->failure);
 	for (size_t i = 0; i < count; i++)
 	{
 		char	   *below = text_make("%s%s%s", path != NULL ? path : "", path != NULL ? "/" : "",
 									  names[i]);
 
-		if (!walk_one(walk, &level, names[i], below, &failure))
-			walk->passed(below, &failure);
+		if (!walk_one(walk, &level, names[i], below, walk->failure))
+			walk->passed(below, walk->failure);
 		free(below);
 		free(names[i]);
 	}
@@ -263,7 +283,8 @@ walk_below(const Walk *walk, int directory, const char *path, const Level *above
 void
 walk_tree(int top, const Options *options, FoundList *list, WalkPassed passed)
 {
-	Walk		walk = {top, options, list, passed};
+	Failure		failure;
+	Walk		walk = {top, options, list, passed, &failure};
 
 	walk_below(&walk, dup(top), NULL, NULL);
 }
