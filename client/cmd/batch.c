@@ -25,6 +25,7 @@ typedef struct Batch
 	const BatchWork *work;
 	void	   *arg;
 	BatchFile  *files;
+	bool		look_again;		/* the user was not told of a file */
 } Batch;
 
 /* No statement of a batch has failed. */
@@ -49,7 +50,7 @@ tell_stored(BatchFile *file)
 
 /* Store a file in a transaction of its own; the session is recovered after a failure. */
 static void
-store_alone(const Batch *batch, BatchFile *file)
+store_alone(Batch *batch, BatchFile *file)
 {
 	Session    *session = batch->session;
 	Failure		failure;
@@ -62,7 +63,10 @@ store_alone(const Batch *batch, BatchFile *file)
 		file->told = true;
 		return;
 	}
-	tell_failed(file, &failure);
+	if (batch->work->looks_again && !file->row_exists && failure_is_duplicate(&failure))
+		batch->look_again = true;
+	else
+		tell_failed(file, &failure);
 	if (PQstatus(session->conn) == CONNECTION_OK)
 		(void) session_recover(session, &ignored);
 }
@@ -224,7 +228,7 @@ store_together(const Batch *batch, size_t first, size_t count)
 
 /* Store those that have become too long for a batch since the tree was walked. */
 static void
-store_rest(const Batch *batch, size_t first, size_t count)
+store_rest(Batch *batch, size_t first, size_t count)
 {
 	for (size_t i = first; i < first + count; i++)
 		if (!batch->files[i].told && !output_stopped() &&
@@ -271,7 +275,7 @@ go_on(Pace *pace, size_t some, size_t failed, bool all_stored)
 bool
 batch_store(Session *session, const BatchWork *work, void *arg, BatchFile *files, size_t count)
 {
-	Batch		batch = {session, work, arg, files};
+	Batch		batch = {session, work, arg, files, false};
 	Pace		pace = {0, count, SIZE_MAX};
 	Failure		ignored;
 
@@ -289,5 +293,5 @@ batch_store(Session *session, const BatchWork *work, void *arg, BatchFile *files
 			(void) session_recover(session, &ignored);
 		go_on(&pace, some, failed, some > 1 || files[first].bytes >= 0);
 	}
-	return true;
+	return !batch.look_again;
 }

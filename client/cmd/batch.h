@@ -44,13 +44,19 @@ typedef struct BatchWork
 	 * failure.
 	 */
 	void		(*store) (Session *session, void *arg, BatchFile *file, Failure *failure);
+
+	/*
+	 * A file that another command has stored since it was looked up is left
+	 * to the caller, and the user is not told of it.
+	 */
+	bool		looks_again;
 } BatchWork;
 
 /*
  * Store them all, in one transaction if none of them fails, and tell the user of each.  A file
  * that fails costs the others nothing: they are stored without it.  False if the connection was
- * lost, or after a failure that stops everything; those of which the user was not told may be
- * stored or not.
+ * lost, after a failure that stops everything, or if a file is left to the caller; those of which
+ * the user was not told may be stored or not.
  */
 extern bool batch_store(Session *session, const BatchWork *work, void *arg, BatchFile *files,
 						size_t count);

@@ -19,6 +19,7 @@ failure_say(Failure *failure, const char *format, ...)
 
 	failure->sqlstate[0] = '\0';
 	failure->systemic = false;
+	failure->vanished = false;
 	va_start(args, format);
 	vsnprintf(failure->text, sizeof(failure->text), format, args);
 	va_end(args);
@@ -108,4 +109,10 @@ failure_pgsf(Failure *failure, const pgsf *handle)
 	failure->systemic = is_systemic(failure->sqlstate,
 									strstr(failure->text, "row-level security") != NULL);
 	return false;
+}
+
+bool
+failure_is_duplicate(const Failure *failure)
+{
+	return strcmp(failure->sqlstate, "23505") == 0;
 }

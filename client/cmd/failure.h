@@ -18,6 +18,8 @@ typedef struct Failure
 	char		text[1024];		/* one line or more, no newline at the end */
 	char		sqlstate[6];	/* empty: an error of the command itself */
 	bool		systemic;		/* it would come for each other file, too */
+	bool		vanished;		/* of a file that is no longer there: it is
+								 * skipped, and is no failure */
 } Failure;
 
 /*
@@ -34,5 +36,8 @@ extern bool failure_say(Failure *failure, const char *format, ...)
 extern bool failure_errno(Failure *failure, const char *what);
 extern bool failure_sql(Failure *failure, PGconn *conn, const PGresult *result);
 extern bool failure_pgsf(Failure *failure, const pgsf *handle);
+
+/* Is there a row with the same key already? */
+extern bool failure_is_duplicate(const Failure *failure);
 
 #endif							/* SECUREFILE_FAILURE_H */

@@ -9,6 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,11 @@ typedef struct Import
 	Groups		groups;
 } Import;
 
-/* Open a file of the tree.  A link is stored as a file without bytes. */
+/*
+ * Open a file of the tree.  A link is stored as a file without bytes.  A file that is gone since
+ * the tree was walked is not in the tree.  (The open directory at the top does not go away: what
+ * is missing below it was removed.)
+ */
 static int
 open_found(void *arg, const Found *found, int64_t *length, Failure *failure)
 {
@@ -45,8 +50,14 @@ open_found(void *arg, const Found *found, int64_t *length, Failure *failure)
 	int			fd;
 
 	if (found->meta.link == NULL)
-		return local_open_below(import->top, found->path,
-								import->options->links == LINKS_FOLLOW, length, failure);
+	{
+		bool		follow = import->options->links == LINKS_FOLLOW;
+
+		fd = local_open_below(import->top, found->path, follow, length, failure);
+		if (fd < 0)
+			failure->vanished = errno == ENOENT && !follow;
+		return fd;
+	}
 	*length = 0;
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -137,42 +148,55 @@ import_open(Session *session, const Import *import, const char *name, const Foun
 	return true;
 }
 
-/* The same of a file that is not open yet; false if it failed, which the user was told. */
+/* The same of a file that is not open yet. */
 static bool
 import_looked(Session *session, Import *import, const char *name, const Found *found,
-			  const Stored *stored, BatchFile *later)
+			  const Stored *stored, BatchFile *later, Failure *failure)
 {
-	Failure		failure;
 	int64_t		length;
-	int			fd = open_found(import, found, &length, &failure);
+	int			fd = open_found(import, found, &length, failure);
 	bool		good = fd >= 0 &&
-		import_open(session, import, name, found, fd, length, stored, later, &failure);
+		import_open(session, import, name, found, fd, length, stored, later, failure);
 
-	if (!good)
-		output_failed(name, &failure);
 	if (fd >= 0)
 		close(fd);
 	return good;
 }
 
-/* One file of the tree, by itself. */
+/* Look a file of the tree up, and store it if need be; the user is not told of a failure. */
+static bool
+try_one(Session *session, Import *import, const char *name, const Found *found, Failure *failure)
+{
+	Stored		stored;
+	bool		good = transfer_look(session, name, &stored, failure) &&
+		(!import->options->meta || meta_look(session, name, &stored.meta, failure));
+
+	if (!good)
+		return false;
+	good = import_looked(session, import, name, found, &stored, NULL, failure);
+	free(stored.meta.link);
+	return good;
+}
+
+/*
+ * One file of the tree, by itself.  If another command has stored a file of that name meanwhile,
+ * look at that one.
+ */
 static bool
 import_one(Session *session, Import *import, const char *name, const Found *found)
 {
 	Failure		failure;
-	Stored		stored;
-	bool		good = local_check_name(name, session->target->names_are_utf8, &failure) &&
-		transfer_look(session, name, &stored, &failure);
+	Failure		ignored;
+	bool		good = local_check_name(name, session->target->names_are_utf8, &failure);
 
-	if (good && import->options->meta)
-		good = meta_look(session, name, &stored.meta, &failure);
-	if (!good)
+	if (good)
 	{
-		output_failed(name, &failure);
-		return false;
+		good = try_one(session, import, name, found, &failure);
+		if (!good && failure_is_duplicate(&failure) && session_recover(session, &ignored))
+			good = try_one(session, import, name, found, &failure);
 	}
-	good = import_looked(session, import, name, found, &stored, NULL);
-	free(stored.meta.link);
+	if (!good)
+		output_failed(name, &failure);
 	return good;
 }
 
@@ -240,19 +264,22 @@ together_free(Together *together)
 static bool
 look_together(Session *session, Import *import, Together *together)
 {
-	Failure		ignored;
+	Failure		failure;
 
 	if (!look_many(session, import->options->prefix, together->found, together->count,
-				   together->stored, &ignored))
-		return session_recover(session, &ignored) && false;
+				   together->stored, &failure))
+		return session_recover(session, &failure) && false;
 	for (size_t i = 0; i < together->count && PQstatus(session->conn) == CONNECTION_OK; i++)
 	{
 		BatchFile  *file = &together->batch[together->in_batch];
 
 		together->done[i] = true;
 		if (!import_looked(session, import, together->names[i], together->found[i],
-						   &together->stored[i], file))
-			(void) session_recover(session, &ignored);
+						   &together->stored[i], file, &failure))
+		{
+			output_failed(together->names[i], &failure);
+			(void) session_recover(session, &failure);
+		}
 		else if (file->source != NULL)
 			together->in_batch++;
 	}
@@ -308,7 +335,7 @@ store_found(Session *session, void *arg, BatchFile *file, Failure *failure)
 	meta_free(options, &sets);
 }
 
-static const BatchWork batch_work = {send_found, store_found};
+static const BatchWork batch_work = {send_found, store_found, true};
 
 /* Do the files of which the user was not told, one by one. */
 static bool

@@ -204,6 +204,11 @@ output_file(const char *name, Action action, int64_t bytes)
 void
 output_failed(const char *name, const Failure *failure)
 {
+	if (failure->vanished)
+	{
+		output_file(name, ACTION_SKIPPED, 0);
+		return;
+	}
 	count(ACTION_FAILED, 0);
 	output_lock();
 	if (!failure->systemic || !told.stopped)

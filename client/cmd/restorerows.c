@@ -398,7 +398,7 @@ is_short(const Batch *batch, const Fate *fates, int number)
 static bool
 store_together(Session *session, const Restore *restore, const Batch *batch, Fate *fates)
 {
-	static const BatchWork work = {send_row, store_row};
+	static const BatchWork work = {send_row, store_row, false};
 	Together	together = {restore, batch->table};
 	BatchFile  *files = calloc(batch->count + 1, sizeof(BatchFile));
 	size_t		count = 0;

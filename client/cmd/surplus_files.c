@@ -20,25 +20,28 @@
 #include "surplus.h"
 #include "text.h"
 
-/* Delete a file that was found in the tree. */
+/* Delete a file that was found in the tree; vanished: another program has done so. */
 static bool
 delete_file(int top, const Found *found, Failure *failure)
 {
 	struct stat st;
 	const char *last;
 	int			directory = local_open_parent(top, found->path, false, &last, failure);
-	bool		good;
+	bool		good = directory >= 0 && fstatat(directory, last, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	bool		gone = !good && errno == ENOENT;
 
-	if (directory < 0)
-		return false;
-	good = fstatat(directory, last, &st, AT_SYMLINK_NOFOLLOW) == 0;
-	if (!good)
+	if (directory >= 0 && !good)
 		failure_errno(failure, "could not look at it");
-	else if (found->meta.link != NULL ? !S_ISLNK(st.st_mode) : !S_ISREG(st.st_mode))
+	else if (good && (found->meta.link != NULL ? !S_ISLNK(st.st_mode) : !S_ISREG(st.st_mode)))
 		good = failure_say(failure, "another program has put something else in its place");
-	else if (unlinkat(directory, last, 0) != 0)
+	else if (good && unlinkat(directory, last, 0) != 0)
+	{
+		gone = errno == ENOENT;
 		good = failure_errno(failure, "could not delete the file");
-	close(directory);
+	}
+	failure->vanished = gone;
+	if (directory >= 0)
+		close(directory);
 	return good;
 }
 
