@@ -13,6 +13,7 @@
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,21 +25,23 @@
 #include "tree.h"
 #include "verbs.h"
 
-/* Why nothing may be deleted; false if it may. */
+/* Why nothing may be deleted, though --force would help; false if it may. */
 static bool
-is_refused(const Options *options, bool complete, size_t source, size_t surplus, Failure *failure)
+is_refused(const Options *options, size_t source, size_t surplus, Failure *failure)
 {
 	const char *side = options->to_table ? "tree" : "table";
 
-	if (!options->force && !complete)
+	if (!options->force && output_failures() > 0)
 		failure_say(failure, "nothing is deleted, since not all files could be copied\n"
 					"Hint: With --force, what the %s has not is deleted nevertheless.", side);
 	else if (!options->force && source == 0)
-		failure_say(failure, "nothing is deleted, since the %s has no files\n"
-					"Hint: With --force, all %zu files are deleted.", side, surplus);
+		failure_say(failure, "nothing is deleted, since the %s has no files%s\n"
+					"Hint: With --force, %zu file%s deleted.", side,
+					!options->to_table && *options->prefix != '\0' ? " with that prefix" : "",
+					surplus, surplus == 1 ? " is" : "s are");
 	else if (options->max_delete >= 0 && surplus > (size_t) options->max_delete)
-		failure_say(failure, "nothing is deleted: it would be %zu files, and --max-delete is %lld",
-					surplus, (long long) options->max_delete);
+		failure_say(failure, "nothing is deleted: it would be %zu file%s, and --max-delete is %lld",
+					surplus, surplus == 1 ? "" : "s", (long long) options->max_delete);
 	else
 		return false;
 	return true;
@@ -51,11 +54,12 @@ is_refused(const Options *options, bool complete, size_t source, size_t surplus,
 static bool
 may_delete(const Options *options, bool all, size_t source, size_t surplus)
 {
-	bool		complete = all && output_failures() == 0;
 	Failure		failure;
 
-	if (!is_refused(options, complete, source, surplus, &failure))
-		return all && !output_stopped();
+	if (!all || output_stopped())
+		failure_say(&failure, "nothing is deleted, since not all files could be copied");
+	else if (!is_refused(options, source, surplus, &failure))
+		return true;
 	output_message(&failure);
 	return false;
 }
@@ -64,7 +68,9 @@ may_delete(const Options *options, bool all, size_t source, size_t surplus)
 static int
 end(bool all, bool refused)
 {
-	return output_end(all && (!refused || output_failures() > 0) ? EXIT_DONE : EXIT_SETUP);
+	bool		tried = all && !output_stopped() && (!refused || output_failures() > 0);
+
+	return output_end(tried ? EXIT_DONE : EXIT_SETUP);
 }
 
 /* ---- the table becomes equal to the tree ---- */
@@ -75,6 +81,16 @@ open_source(const Options *options, int *top, Failure *failure)
 {
 	*top = local_open_top(options->args[0], failure);
 	return *top >= 0 || (errno == ENOENT && options->delete && options->force);
+}
+
+/* The table failed, when rows were to be deleted. */
+static void
+say_not_deleted(const Options *options, const Failure *failure)
+{
+	Failure		whole = *failure;
+
+	snprintf(whole.text, sizeof(whole.text), "could not delete rows: %.990s", failure->text);
+	output_failed(options->table, &whole);
 }
 
 /* Delete the rows of files that the tree has not; false if that was refused. */
@@ -88,12 +104,12 @@ delete_rows(Session *session, const Options *options, int top, bool all,
 	if (session->lost)
 		return false;
 	if (!surplus_rows(session, options, stored, tree, &surplus, &failure))
-		output_failed(options->table, &failure);
+		say_not_deleted(options, &failure);
 	else if (surplus.count > 0 && !may_delete(options, all, tree->count, surplus.count))
 		return false;
 	else if (surplus.count > 0 &&
 			 !surplus_delete_rows(session, options, top, &surplus, &failure))
-		output_failed(options->table, &failure);
+		say_not_deleted(options, &failure);
 	return true;
 }
 

@@ -149,7 +149,7 @@ like("$rc $err", qr/^1 securefile: dir: not a regular file\n/, 'a directory that
 is(paths('new'), 'dir dir/b.keep file file/in other', 'as it is');
 
 # ---- what refuses deletions ----
-my $empty = qr/^securefile: nothing is deleted, since the %s has no files\nHint: With --force, all 3 files are deleted\.\n/m;
+my $empty = qr/^securefile: nothing is deleted, since the %s has no files\nHint: With --force, 3 files are deleted\.\n/m;
 sub of { my ($pattern, $side) = @_; return qr/${\ ($pattern =~ s{%s}{$side}r)}/; }
 remove_tree('new');
 make_path('new');
@@ -196,13 +196,13 @@ is(names(), 'a new shut/b sub/c', 'deletes nothing');
 
 # ---- privileges ----
 sql('CREATE ROLE reader LOGIN; GRANT SELECT ON docs TO reader; CREATE ROLE adder LOGIN; GRANT SELECT, INSERT, UPDATE ON docs TO adder');
-ends(1, qr/^securefile: docs: permission denied for table docs$/m, 'no privilege to delete', to_table('-U', 'adder', '--delete', 'new'));
-ends(3, qr/^securefile: a: permission denied for table docs\nsecurefile: stopped, [^\n]*\nsecurefile: sync:/, 'nor to store, not even with --force', to_table('-j', 1, '--batch', 1, '-U', 'reader', '--delete', '--force', 'tree'));
+ends(3, qr/^securefile: docs: could not delete rows: permission denied for table docs$/m, 'no privilege to delete', to_table('-U', 'adder', '--delete', 'new'));
+ends(3, qr/^securefile: a: permission denied for table docs\nsecurefile: stopped, [^\n]*\nsecurefile: nothing is deleted, since not all files could be copied\nsecurefile: sync:/, 'nor to store, not even with --force', to_table('-j', 1, '--batch', 1, '-U', 'reader', '--delete', '--force', 'tree'));
 is(names(), 'a new shut/b sub/c', 'nothing is deleted');
 ends(0, qr/4 got/, 'a reader may write a tree', to_tree('-U', 'reader', '--delete', 'read'));
 {
 	local $ENV{PGOPTIONS} = '-c default_transaction_read_only=on';
-	ends(1, qr/^securefile: docs: cannot execute DELETE in a read-only transaction$/m, 'read-only', to_table('--delete', 'new'));
+	ends(3, qr/^securefile: docs: could not delete rows: cannot execute DELETE in a read-only transaction$/m, 'read-only', to_table('--delete', 'new'));
 }
 chmod 0555, 'new/shut';
 store('a' => 'a');
@@ -260,6 +260,64 @@ $holder->query_safe('ROLLBACK');
 $run->finish;
 is(status_of($run->full_result) . ' ' . names(), '0 a b', 'a file that comes while others are stored');
 
+# a file that goes meanwhile is no failure, on both sides
+store('a' => 'old', 'b' => 'b');
+plant('new', 'a' => 'a', 'gone' => 'x', 'sub/gone' => 'x');
+$holder->query_safe(q{BEGIN; UPDATE docs SET note = 'held' WHERE name = 'a'});
+$run = begin(to_table('-j', 1, '--batch', 1, '--delete', 'new'));
+wait_for_lock();
+remove_tree('new/sub', 'new/gone');
+$holder->query_safe('ROLLBACK');
+$run->finish;
+like(status_of($run->full_result) . " $err", qr/^0 securefile: sync: 1 replaced, 1 removed, 2 skipped;/, 'a file that goes while others are stored');
+is(names(), 'a', 'is not stored, and others are deleted');
+store('a' => bytes(5, 300_000));
+plant('new', 'c' => 'c', 'sub/d' => 'd');
+arm($node, 'io_read', 'wait');
+$run = begin(to_tree('-j', 1, '--delete', 'new'));
+wait_for_sql($node, q{SELECT securefile_fault_fired('io_read') > 0});
+remove_tree('new/sub', 'new/c');
+disarm($node);
+$run->finish;
+like(status_of($run->full_result) . " $err", qr/^0 securefile: sync: 1 got, 2 skipped;/, 'a surplus file that goes meanwhile');
+
+# a file that another command stores meanwhile is looked at
+foreach my $batch (1, 500)
+{
+	my @how = ('-j', 1, '--batch', $batch, 'new');
+	foreach my $content ('n', 'other')
+	{
+		store();
+		plant('new', 'm' => 'm', 'n' => 'n', 'o' => 'o');
+		$holder->query_safe(qq{BEGIN; INSERT INTO docs (name, document) VALUES ('n', '$content')});
+		$run = begin(to_table(@how));
+		wait_for_lock();
+		$holder->query_safe('COMMIT');
+		$run->finish;
+		my $says = $content eq 'n' ? '2 put, 1 same' : '2 put, 1 replaced';
+		like(status_of($run->full_result) . " $err", qr/^0 securefile: sync: $says;/, "--batch $batch: another command stores $content");
+	}
+	sql(q{DELETE FROM docs WHERE name = 'n'});
+	$holder->query_safe(q{BEGIN; INSERT INTO docs (name, document) VALUES ('n', 'other')});
+	$run = begin('import', '-t', 'docs', @how);
+	wait_for_lock();
+	$holder->query_safe('COMMIT');
+	$run->finish;
+	like(status_of($run->full_result) . " $err", qr/^1 securefile: n: another file of that name is stored already\n/, "--batch $batch: import does not replace it");
+}
+
+# more directories than the stack and the open files allow
+remove_tree('deep');
+mkdir 'deep';
+chdir 'deep';
+foreach (0 .. 2001) { mkdir 'd'; chdir 'd' }
+chdir $dir;
+write_file('deep/file', 'x');
+my $limited = 'ulimit -s 4096; ulimit -n 4096; exec securefile sync -t docs --to-table deep';
+IPC::Run::run([ 'sh', '-c', $limited ], '>', \$out, '2>', \$err);
+like(status_of($?) . " $err", qr{^1 securefile: d(/d)+: (more than 2000 directories above it|could not open the directory: Too many open files)\n.*: 1 put, 1 failed}s, 'a tree that is too deep');
+system('rm', '-rf', 'deep');
+
 # kill -9 while files are stored, and while rows are deleted; a server that goes
 foreach my $step ('storing', 'deleting')
 {
@@ -286,7 +344,7 @@ foreach my $step ('storing', 'deleting')
 			sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'securefile'});
 			$run->finish;
 			is(status_of($run->full_result), 1, "$step, the session ends");
-			like($err, $step eq 'storing' ? $incomplete : qr/^securefile: docs: (terminating|server closed the) connection/m, 'says so');
+			like($err, $step eq 'storing' ? $incomplete : qr/^securefile: docs: could not delete rows: (terminating|server closed the) connection/m, 'says so');
 			$holder->query_safe('ROLLBACK');
 		}
 		else
