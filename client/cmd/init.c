@@ -15,6 +15,7 @@
 #include "verbs.h"
 
 #define DUPLICATE_TABLE	"42P07"
+#define NO_PRIVILEGE	"42501"
 
 /*
  * The name of the table as the server would quote it, and whether there is something of that
@@ -89,6 +90,27 @@ check_table(Session *session, const Options *options, Failure *failure)
 	return true;
 }
 
+/*
+ * The table could not be made: because there is one of that name?  A role that may not make tables
+ * is told that first.
+ */
+static bool
+is_there(Session *session, const Options *options, const Failure *failure)
+{
+	const char *const values[] = {options->table};
+	Failure		ignored;
+	PGresult   *result;
+	bool		there;
+
+	if (strcmp(failure->sqlstate, NO_PRIVILEGE) != 0)
+		return strcmp(failure->sqlstate, DUPLICATE_TABLE) == 0;
+	result = session_rows(session, &ignored, 1,
+						  "SELECT pg_catalog.to_regclass($1::pg_catalog.text)", 1, values);
+	there = PQntuples(result) == 1 && !PQgetisnull(result, 0, 0);
+	PQclear(result);
+	return there;
+}
+
 int
 verb_init(const Options *options)
 {
@@ -103,7 +125,7 @@ verb_init(const Options *options)
 	good = sql != NULL && session_do(session, &failure, sql);
 	if (good)
 		output_line("%s is made", output_quoted(options->table));
-	else if (sql != NULL && strcmp(failure.sqlstate, DUPLICATE_TABLE) == 0)
+	else if (sql != NULL && is_there(session, options, &failure))
 		good = check_table(session, options, &failure);
 	if (!good)
 		output_message(&failure);

@@ -433,7 +433,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "--json and the file cannot both go to standard output");
 	if (verb->bit == VERB_CAT && options->json)
 		argp_error(state, "--json and the file cannot both go to standard output");
-	if (options->links == LINKS_KEEP && !options->meta && !options->quick)
+	if (options->links == LINKS_KEEP && !options->meta && !options->quick &&
+		verb->bit != VERB_VERIFY)
 		argp_error(state, "--links=keep needs --meta");
 	if (verb->bit == VERB_KEY && strcmp(options->args[0], "generate") != 0)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));

@@ -15,6 +15,7 @@
 
 #include "found.h"
 #include "list.h"
+#include "meta.h"
 #include "names.h"
 #include "output.h"
 #include "pool.h"
@@ -119,13 +120,60 @@ compare_one(Session *session, const Verify *verify, const char *name, const char
 	return same;
 }
 
+/* Compare the target of a stored link with that of the link of that path in the tree. */
+static bool
+compare_link(const Verify *verify, const char *path, const char *target, Failure *failure)
+{
+	const char *last;
+	char	   *local = NULL;
+	bool		same;
+	int			directory = local_check_path(path, failure) ?
+		local_open_parent(verify->top, path, false, &last, failure) : -1;
+
+	if (directory < 0)
+		return false;
+	local = local_read_link(directory, last, failure);
+	if (local == NULL && errno == EINVAL)
+		failure_say(failure, "differs: a link is stored, and this is none");
+	close(directory);
+	same = local != NULL && strcmp(local, target) == 0;
+	if (local != NULL && !same)
+		failure_say(failure, "differs: the links have other targets");
+	free(local);
+	return same;
+}
+
+/* Compare what is stored under a name with the tree. */
+static bool
+compare_stored(Session *session, const Verify *verify, const Found *found, const Stored *stored,
+			   Failure *failure)
+{
+	size_t		skip = strlen(verify->options->prefix);
+	const char *link = found->meta.link;
+	Meta		meta = meta_unknown;
+	bool		same;
+
+	if (strncmp(found->path, verify->options->prefix, skip) != 0)
+		return failure_say(failure, "the name does not begin with the prefix");
+	/* of files that the user has named only the name is known */
+	if (found->length < 0)
+	{
+		if (!meta_look(session, found->path, &meta, failure))
+			return false;
+		link = meta.link;
+	}
+	same = link != NULL ? compare_link(verify, found->path + skip, link, failure) :
+		compare_one(session, verify, found->path, found->path + skip, stored->length, failure);
+	free(meta.link);
+	return same;
+}
+
 /* A PoolWork: reads one stored file, or compares it with the tree. */
 static bool
 verify_one(Session *session, void *arg, size_t number)
 {
 	const Verify *verify = arg;
 	const Found *found = &verify->list.files[number];
-	size_t		skip = strlen(verify->options->prefix);
 	Stored		stored = {.row = true, .file = true, .length = found->length};
 	uint64_t	hash;
 	Failure		failure;
@@ -135,11 +183,8 @@ verify_one(Session *session, void *arg, size_t number)
 		good = failure_say(&failure, "no file of that name");
 	else if (good && verify->top < 0)
 		good = transfer_hash(session, found->path, &hash, &failure);
-	else if (good && strncmp(found->path, verify->options->prefix, skip) != 0)
-		good = failure_say(&failure, "the name does not begin with the prefix");
 	else if (good)
-		good = compare_one(session, verify, found->path, found->path + skip,
-						   stored.length, &failure);
+		good = compare_stored(session, verify, found, &stored, &failure);
 	progress_bytes(stored.length);
 	if (good)
 		output_file(found->path, verify->top < 0 ? ACTION_SOUND : ACTION_SAME, stored.length);

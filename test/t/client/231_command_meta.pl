@@ -183,4 +183,26 @@ is(statements('import', '--quick', '-t', 'files', '--prefix', 'many/', 'many'), 
 command('export', '--meta', '-t', 'files', '--prefix', "$_/", "$_-out") for qw(many few);
 is(statements('export', '--quick', '-t', 'files', '--prefix', 'many/', 'many-out'), statements('export', '--quick', '-t', 'files', '--prefix', 'few/', 'few-out'), 'and so does export');
 
+# ---- verify ----
+sql('TRUNCATE files');
+remove_tree('tree');
+mkdir 'tree';
+write_file("tree/$_", $_) foreach 'file', 'other';
+symlink($_->[1], "tree/$_->[0]") foreach [ 'link', 'nowhere' ], [ 'up', '../x' ], [ 'was', 'file' ];
+ends(0, qr/5 put/, 'links', 'import', '-t', 'files', '--meta', '--links=keep', 'tree');
+ends(0, qr/: 5 same, 3 skipped;/, 'verify compares links', 'verify', '-t', 'files', '--against', 'tree');
+ends(0, qr/: 5 same;/, 'and takes them for files with --links=keep', 'verify', '-t', 'files', '--links=keep', '--against', 'tree');
+unlink 'tree/up', 'tree/was';
+symlink('../y', 'tree/up');
+write_file('tree/was', '');
+ends(1, qr/^securefile: up: differs: the links have other targets$/m, 'another target', 'verify', '-t', 'files', '--against', 'tree', 'up', 'link');
+ends(1, qr/^securefile: was: differs: a link is stored, and this is none$/m, 'a file in the place of a link', 'verify', '-t', 'files', '--against', 'tree');
+symlink('x', 'tree/more');
+ends(1, qr/^securefile: more: is not stored$/m, 'a link that is not stored', 'verify', '-t', 'files', '--links=keep', '--against', 'tree');
+
+# a role that may make no table
+sql('CREATE ROLE maker LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; GRANT SELECT ON files TO maker');
+ends(0, qr/files exists already/, 'init of a table that is there', 'init', '-U', 'maker', '-t', 'files');
+ends(3, qr/permission denied for schema public/, 'and of one that is not', 'init', '-U', 'maker', '-t', 'not_there');
+
 done_testing();
