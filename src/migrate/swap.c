@@ -17,12 +17,14 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "commands/comment.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
 #include "migrate/migrate_internal.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -155,6 +157,23 @@ carry_not_null(const SfMigration *m)
 
 /* ---- the swap ---- */
 
+/*
+ * Have all sessions plan their statements again.  A statement of a PL/pgSQL trigger that names
+ * NEW.document was planned for the old type; its plan does not depend on the table, and would
+ * fail until its session ends.  The plan cache forgets all plans when a schema may have changed.
+ */
+static void
+forget_plans(const SfMigration *m)
+{
+	Relation	catalog = table_open(NamespaceRelationId, AccessShareLock);
+	HeapTuple	schema = SearchSysCacheCopy1(NAMESPACEOID,
+											 ObjectIdGetDatum(get_rel_namespace(m->table_oid)));
+
+	if (HeapTupleIsValid(schema))
+		CacheInvalidateHeapTuple(catalog, schema, NULL);
+	table_close(catalog, AccessShareLock);
+}
+
 static void
 drop_followers(const SfMigration *m, List *dependents)
 {
@@ -203,4 +222,5 @@ sfi_swap_columns(SfMigration *m, List *dependents)
 	drop_followers(m, dependents);
 	sfi_rename_swap(m, dependents);
 	leave_old(m);
+	forget_plans(m);
 }
