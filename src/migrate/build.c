@@ -26,11 +26,11 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -50,14 +50,6 @@ StaticAssertDecl(sizeof(Order) <= SF_WORKER_EXTRA, "an order fits into a backgro
 
 /* ---- the worker ---- */
 
-static char *
-definition_of(Oid index_oid)
-{
-	Datum		definition = DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index_oid));
-
-	return TextDatumGetCString(definition);
-}
-
 /*
  * Run the statement as a client's would be run.  It ends and begins transactions, in which the
  * settings and the role of the session hold on.
@@ -66,7 +58,7 @@ static void
 build_index(const Order *order)
 {
 	PlannedStmt *planned = makeNode(PlannedStmt);
-	char	   *text = definition_of(order->index_oid);
+	char	   *text = pg_get_indexdef_string(order->index_oid);
 	const char *from = get_attname(order->table_oid, order->from, false);
 	const char *to = get_attname(order->table_oid, order->to, false);
 	char	   *twin = sfi_rename_twin(get_rel_name(order->index_oid));

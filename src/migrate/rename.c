@@ -13,6 +13,7 @@
 #include "base/base.h"
 
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "commands/comment.h"
 #include "commands/defrem.h"
 #include "migrate/migrate_internal.h"
@@ -142,15 +143,21 @@ sfi_rename_validate(SfMigration *m, List *dependents)
 
 /* ---- the swap ---- */
 
+/* The old constraint goes; the new one takes its name and its comment. */
 static void
 swap_check(SfMigration *m, const SfFinding *finding)
 {
-	sfi_migrate_run(m, "ALTER TABLE %s DROP CONSTRAINT %s", m->table,
-					quote_identifier(finding->name));
-	if (is_rebuilt(finding, SF_DEPENDS_CHECK))
-		sfi_migrate_run(m, "ALTER TABLE %s RENAME CONSTRAINT %s TO %s", m->table,
-						quote_identifier(sfi_rename_twin(finding->name)),
-						quote_identifier(finding->name));
+	char	   *comment = GetComment(finding->oid, ConstraintRelationId, 0);
+	const char *name = quote_identifier(finding->name);
+
+	sfi_migrate_run(m, "ALTER TABLE %s DROP CONSTRAINT %s", m->table, name);
+	if (!is_rebuilt(finding, SF_DEPENDS_CHECK))
+		return;
+	sfi_migrate_run(m, "ALTER TABLE %s RENAME CONSTRAINT %s TO %s", m->table,
+					quote_identifier(sfi_rename_twin(finding->name)), name);
+	if (comment != NULL)
+		CreateComments(get_relation_constraint_oid(m->table_oid, finding->name, false),
+					   ConstraintRelationId, 0, comment);
 }
 
 static const char *
