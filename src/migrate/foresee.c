@@ -214,7 +214,8 @@ add_publications(SfMigration *m, List *findings)
 		const char *action = m->options.published ? SF_ACTION_NOTE : SF_ACTION_REFUSES;
 
 		char	   *advice =
-			psprintf("Its subscribers need a column \"%s\" before this begins, for changes are sent with it. Add one there, and call with published => true.", m->beside);
+			psprintf("Its subscribers need a column \"%s\" before this begins, for changes are sent with it. Add one there%s.", m->beside,
+					 m->options.published ? "" : ", and call with published => true");
 
 		findings = lappend(findings,
 						   sfi_migrate_finding("publication", psprintf("publication %s", name),
@@ -272,6 +273,20 @@ try_indexes(SfMigration *m, List *findings)
 	}
 }
 
+/* The values of a generated column are computed, and would be no more. */
+static List *
+add_generated(SfMigration *m, List *findings)
+{
+	AttrNumber	attnum = get_attnum(m->table_oid, m->column);
+
+	if (get_attgenerated(m->table_oid, attnum) == '\0')
+		return findings;
+	return lappend(findings,
+				   sfi_migrate_finding("generated column", psprintf("column %s", m->column),
+									   SF_ACTION_REFUSES,
+									   "It is generated. Make it a column of its own by ALTER TABLE .. ALTER COLUMN .. DROP EXPRESSION first, and let a trigger compute it."));
+}
+
 /* The names that the two columns will have meanwhile must be free. */
 static List *
 add_names(SfMigration *m, List *findings)
@@ -295,6 +310,7 @@ sfi_migrate_report(SfMigration *m, bool with_rows)
 	List	   *findings = add_names(m, sfi_migrate_dependents(m));
 
 	try_indexes(m, findings);
+	findings = add_generated(m, findings);
 	findings = add_publications(m, findings);
 	findings = add_properties(m, findings);
 	return with_rows ? add_rows(m, findings) : findings;
