@@ -53,7 +53,7 @@ column_number(Relation rel, const char *name)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of table \"%s\", which is being migrated, does not exist",
 						name, RelationGetRelationName(rel)),
-				 errhint("If it was renamed, give it its name back. Else drop the triggers ~securefile_migrate_.. of the table.")));
+				 errhint(SF_MIGRATE_RENAMED_HINT)));
 	return attnum;
 }
 

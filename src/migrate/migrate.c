@@ -261,7 +261,7 @@ tell_rest(const SfMigration *m)
 	if (m->from == SF_CONTENT_BYTEA && !m->options.keep_old)
 	{
 		sfi_migrate_run(m, "SELECT pg_size_pretty(pg_relation_size(reltoastrelid)) FROM pg_class"
-						" WHERE oid = %u AND reltoastrelid <> 0", m->table_oid);
+						" WHERE oid = %u AND pg_relation_size(reltoastrelid) > 0", m->table_oid);
 		if (SPI_processed > 0)
 			ereport(NOTICE,
 					(errmsg("the TOAST table of %s has %s, which old values of the column take now", m->table,

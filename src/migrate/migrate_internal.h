@@ -116,6 +116,10 @@ sfi_migrate_is_pair(SfContentKind from, SfContentKind to)
 #define SF_MIGRATE_ARG_BESIDE	2
 #define SF_MIGRATE_ARG_THEN		3	/* "unlink", "keep", both, or nothing */
 
+/* What to do when one of both columns is not there. */
+#define SF_MIGRATE_RENAMED_HINT \
+	"If it was renamed, give it its name back. Else drop the triggers ~securefile_migrate_.. of the table."
+
 /* ---- state.c ---- */
 
 /* Does a word say that numbers of no large object become NULL?  ERROR for another word. */

@@ -94,9 +94,11 @@ require_table(Relation rel)
 {
 	const char *alter =
 		"Use ALTER TABLE .. ALTER COLUMN .. TYPE, which keeps others out while it runs.";
+	const char *by_hand =
+		"Use ALTER TABLE .. ALTER COLUMN .. TYPE for the whole, which keeps others out while it runs, or the statements of doc/migrating.md, which do not.";
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		refuse_relation(rel, "a partitioned table", alter);
+		refuse_relation(rel, "a partitioned table", by_hand);
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -108,14 +110,13 @@ require_table(Relation rel)
 	sf_base_refuse_other_temp(RelationGetRelid(rel));
 	sf_base_refuse_shell(RelationGetRelid(rel));
 	if (rel->rd_rel->relispartition)
-		refuse_relation(rel, "a partition",
-						"Detach the partition, or use ALTER TABLE for the partitioned table.");
+		refuse_relation(rel, "a partition", by_hand);
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		refuse_relation(rel, "a temporary table", alter);
 	if (OidIsValid(rel->rd_rel->reloftype))
 		refuse_relation(rel, "a typed table", "Use ALTER TABLE .. NOT OF first.");
 	if (has_superclass(RelationGetRelid(rel)) || has_subclass(RelationGetRelid(rel)))
-		refuse_relation(rel, "part of an inheritance tree", alter);
+		refuse_relation(rel, "part of an inheritance tree", by_hand);
 }
 
 /* ---- the migration ---- */
@@ -138,6 +139,26 @@ take_trigger(SfMigration *m, const Trigger *trigger)
 	return m->phase != SF_MIGRATE_NONE;
 }
 
+/* A migration of a column that was renamed or dropped: until that is mended there is no other. */
+static void
+refuse_lost_migration(const SfMigration *m, Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgfoid == m->follow_fn && trigger->tgnargs == SF_MIGRATE_ARGS &&
+			get_attnum(m->table_oid, trigger->tgargs[SF_MIGRATE_ARG_COLUMN]) == InvalidAttrNumber)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("column \"%s\" of table %s, which is being migrated, does not exist",
+							trigger->tgargs[SF_MIGRATE_ARG_COLUMN], m->table),
+					 errhint(SF_MIGRATE_RENAMED_HINT)));
+	}
+}
+
 static void
 look_for_trigger(SfMigration *m, Relation rel)
 {
@@ -148,11 +169,12 @@ look_for_trigger(SfMigration *m, Relation rel)
 		if (take_trigger(m, &triggers->triggers[i]))
 			return;
 	}
+	refuse_lost_migration(m, rel);
 	m->beside = makeObjectName(m->column, NULL, "migrating");
 }
 
 static Form_pg_attribute
-column_of(Relation rel, const char *name)
+column_of(const SfMigration *m, Relation rel, const char *name)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -166,7 +188,8 @@ column_of(Relation rel, const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
 			 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
-					RelationGetRelationName(rel))));
+					RelationGetRelationName(rel)),
+			 m->phase == SF_MIGRATE_NONE ? 0 : errhint(SF_MIGRATE_RENAMED_HINT)));
 }
 
 void
@@ -175,8 +198,8 @@ sfi_migrate_columns(const SfMigration *m, Relation rel, AttrNumber *from, AttrNu
 	const char *old = m->phase == SF_MIGRATE_SWAPPED ? m->beside : m->column;
 	const char *new = m->phase == SF_MIGRATE_SWAPPED ? m->column : m->beside;
 
-	*from = column_of(rel, old)->attnum;
-	*to = column_of(rel, new)->attnum;
+	*from = column_of(m, rel, old)->attnum;
+	*to = column_of(m, rel, new)->attnum;
 	SF_ASSERT(*from != *to);
 }
 
@@ -184,7 +207,7 @@ sfi_migrate_columns(const SfMigration *m, Relation rel, AttrNumber *from, AttrNu
 static void
 look_at_columns(SfMigration *m, Relation rel, const char *to_type)
 {
-	Form_pg_attribute column = column_of(rel, m->column);
+	Form_pg_attribute column = column_of(m, rel, m->column);
 	Form_pg_attribute beside;
 
 	m->not_null = column->attnotnull;
@@ -194,7 +217,7 @@ look_at_columns(SfMigration *m, Relation rel, const char *to_type)
 		parse_target(m, to_type);
 		return;
 	}
-	beside = column_of(rel, m->beside);
+	beside = column_of(m, rel, m->beside);
 	if (m->phase == SF_MIGRATE_MOVING)
 	{
 		m->from = sfi_migrate_kind(column->atttypid, m->type_oid);
