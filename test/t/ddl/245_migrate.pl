@@ -36,8 +36,8 @@ sub described
 {
 	return sql(q{SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid), attacl, col_description(attrelid, attnum), attstattarget, (SELECT string_agg(o, $$,$$) FROM unnest(attoptions) o WHERE o NOT LIKE $$pg_%$$)
 			FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = 'docs'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname},
-		q{SELECT conname, pg_get_constraintdef(oid), convalidated FROM pg_constraint WHERE conrelid = 'docs'::regclass ORDER BY 1},
-		q{SELECT pg_get_indexdef(indexrelid), indisvalid, obj_description(indexrelid, 'pg_class') FROM pg_index WHERE indrelid = 'docs'::regclass ORDER BY 1},
+		q{SELECT conname, pg_get_constraintdef(oid), convalidated, obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conrelid = 'docs'::regclass ORDER BY 1},
+		q{SELECT pg_get_indexdef(indexrelid), indisvalid, obj_description(indexrelid, 'pg_class'), (SELECT spcname FROM pg_tablespace t WHERE t.oid = reltablespace) FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE indrelid = 'docs'::regclass ORDER BY 1},
 		q{SELECT tgname FROM pg_trigger WHERE tgrelid = 'docs'::regclass AND NOT tgisinternal ORDER BY 1});
 }
 
@@ -47,10 +47,10 @@ my $rows = q{SELECT i, CASE WHEN i % 7 <> 0 THEN blob(i, CASE WHEN i % 10 = 0 TH
 
 sql('CREATE ROLE reader', 'CREATE ROLE granter', 'CREATE TABLE docs (id int PRIMARY KEY, document bytea, note int)',
 	"INSERT INTO docs $rows", 'CREATE TABLE twin (id int PRIMARY KEY, b bytea)', 'INSERT INTO twin SELECT id, document FROM docs',
-	'CREATE INDEX of_value ON docs USING hash (document)', q{COMMENT ON INDEX of_value IS 'of the index'},
+	'SET allow_in_place_tablespaces = on', q{CREATE TABLESPACE other LOCATION ''}, 'CREATE INDEX of_value ON docs USING hash (document) TABLESPACE other', q{COMMENT ON INDEX of_value IS 'of the index'},
 	'CREATE INDEX of_length ON docs (length(document), id) WHERE document IS NOT NULL', 'CREATE INDEX lost ON docs (document) WHERE length(document) < 100',
 	'ALTER TABLE docs ADD CONSTRAINT short CHECK (length(document) < 400000)', 'ALTER TABLE docs ADD CONSTRAINT doubtful CHECK (length(document) <> 13) NOT VALID',
-	q{COMMENT ON COLUMN docs.document IS 'of the column'}, 'ALTER TABLE docs ALTER document SET STATISTICS 77, ALTER document SET (n_distinct = -0.5)',
+	q{COMMENT ON COLUMN docs.document IS 'of the column'}, q{COMMENT ON CONSTRAINT short ON docs IS 'of the constraint'}, 'ALTER TABLE docs ALTER document SET STATISTICS 77, ALTER document SET (n_distinct = -0.5)',
 	'GRANT SELECT (document), UPDATE (document) ON docs TO granter WITH GRANT OPTION', 'SET ROLE granter', 'GRANT SELECT (document) ON docs TO reader', 'RESET ROLE');
 my $before = described();
 is(sql(q{SELECT string_agg(action || ' ' || object, ', ' ORDER BY action, object COLLATE "C") FROM securefile_migrate_report('docs', 'document') WHERE kind NOT IN ('space', 'property')}),
@@ -63,6 +63,7 @@ is(described(), $before, 'and changes nothing');
 like(migrate(q{'docs', 'document', 'securefile(compress)', batch_rows => 50}), qr/drops index public.lost.*the TOAST table of public.docs has \d+ kB/s, 'what is lost, and what VACUUM FULL gives back');
 same('document::bytea', 'bytea to securefile');
 my $expected = $before =~ s/\|bytea\|/|securefile(compress_medium)|/r =~ s/CREATE INDEX lost[^\n]*\n//r;
+like($expected, qr/of the column.*of the constraint.*of the index\|other/s, 'comments and a tablespace among it');
 is(described(), $expected, 'everything is put back');
 is(sql("SELECT count(*) FROM securefile_check('docs', 'document')"), 0, 'sound');
 is(sql('SET ROLE reader', 'SELECT count(document) FROM docs'), 103, 'a reader may read');
@@ -180,6 +181,36 @@ like($session->{stderr}, qr/WARNING:  1 large objects were not removed/, 'an obj
 $session->quit;
 is(sql('SELECT document_migrated, document = blob(id, 5000), m.oid IS NOT NULL FROM late LEFT JOIN pg_largeobject_metadata m ON m.oid = document_migrated ORDER BY id'), "100001|t|f\n100002|t|t\n100003|t|f", 'with its number');
 sql('SELECT lo_unlink(100002)');
+
+# ---- sessions that have planned their statements for the old type ----
+
+sql('CREATE TABLE used (id int, document bytea)', 'INSERT INTO used VALUES (1)', 'CREATE TABLE lengths (length int)',
+	q{CREATE FUNCTION note_length() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO lengths VALUES (length(NEW.document)); RETURN NEW; END'},
+	'CREATE TRIGGER notes BEFORE UPDATE ON used FOR EACH ROW EXECUTE FUNCTION note_length()');
+$session = background($node);
+my $length = 0;
+foreach my $to ('securefile', 'bytea', 'securefile')
+{
+	$session->query_safe(sprintf q{UPDATE used SET document = '%s'}, 'x' x ++$length);
+	migrate("'used', 'document', '$to'");
+	$session->query(sprintf q{UPDATE used SET document = '%s'}, 'x' x ++$length);
+}
+$session->quit;
+is(sql('SELECT string_agg(length::text, $$ $$ ORDER BY length) FROM lengths'), '1 2 3 4 5 6', 'a trigger that names NEW.document fires in them, too');
+
+# ---- columns that are renamed meanwhile ----
+
+sql('CREATE TABLE named (id int, document bytea)', q{INSERT INTO named VALUES (1, 'one')});
+arm($node, 'migrate_swapped', 'error');
+fails_with($node, q{CALL securefile_migrate('named', 'document')}, 'XX000', 'migrate_swapped');
+sql('ALTER TABLE named RENAME document TO other');
+fails_with($node, q{CALL securefile_migrate('named', 'document')}, '42703', 'does not exist.*give it its name back', 'under the old name');
+fails_with($node, q{CALL securefile_migrate('named', 'other')}, '55000', 'column "document".*is being migrated.*give it its name back', 'under the new name');
+sql('ALTER TABLE named RENAME other TO document', 'ALTER TABLE named RENAME document_migrating TO other');
+fails_with($node, q{CALL securefile_migrate('named', 'document', "abort" => true)}, '42703', '"document_migrating".*give it its name back', 'the new column');
+sql('ALTER TABLE named RENAME other TO document_migrating');
+migrate(q{'named', 'document'});
+is(sql('SELECT convert_from(document, $$UTF8$$) FROM named'), 'one', 'it goes on when the names are back');
 
 # ---- names that need quotes; a dump in the middle ----
 

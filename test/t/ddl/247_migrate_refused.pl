@@ -24,9 +24,9 @@ sql('CREATE TABLE docs (id int PRIMARY KEY, document bytea, note text)', "INSERT
 	'CREATE TABLE child () INHERITS (parent)', 'CREATE TYPE row AS (document bytea)', 'CREATE TABLE typed OF row', 'CREATE MATERIALIZED VIEW kept AS SELECT 1 AS document');
 refused('seen', '42809', 'is not a table');
 refused('kept', '42809', 'is not a table');
-refused('parts', '42809', 'partitioned table.*ALTER TABLE');
-refused('part', '42809', 'is a partition.*Detach');
-refused($_, '42809', 'inheritance tree') foreach 'parent', 'child';
+refused('parts', '42809', 'partitioned table.*ALTER TABLE.*doc/migrating.md');
+refused('part', '42809', 'is a partition.*ALTER TABLE.*doc/migrating.md');
+refused($_, '42809', 'inheritance tree.*doc/migrating.md') foreach 'parent', 'child';
 refused('typed', '42809', 'typed table.*NOT OF');
 fails_with($node, q{CALL securefile_migrate('pg_proc', 'proname')}, '42809', 'system catalog');
 fails_with($node, q{CREATE TEMP TABLE t (document bytea); CALL securefile_migrate('t', 'document')}, '42809', 'temporary table');
@@ -63,6 +63,8 @@ in_the_way('rule', 'CREATE RULE r AS ON UPDATE TO docs WHERE old.document IS NUL
 in_the_way('policy', 'CREATE POLICY p ON docs USING (document IS NOT NULL)', 'DROP POLICY p ON docs');
 in_the_way('trigger', q{CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER t BEFORE UPDATE OF document ON docs FOR EACH ROW EXECUTE FUNCTION f()}, 'DROP TRIGGER t ON docs');
 in_the_way('generated column', 'ALTER TABLE docs ADD len int GENERATED ALWAYS AS (length(document)) STORED', 'ALTER TABLE docs DROP len');
+in_the_way('generated itself', q{ALTER TABLE docs RENAME document TO written; ALTER TABLE docs ADD document bytea GENERATED ALWAYS AS (written || '.') STORED},
+	'ALTER TABLE docs DROP document; ALTER TABLE docs RENAME written TO document');
 in_the_way('unique', 'ALTER TABLE docs ADD UNIQUE (document)', 'ALTER TABLE docs DROP CONSTRAINT docs_document_key');
 in_the_way('foreign key', 'CREATE TABLE refers (d bytea PRIMARY KEY); ALTER TABLE docs ADD CONSTRAINT fk FOREIGN KEY (document) REFERENCES refers NOT VALID', 'ALTER TABLE docs DROP CONSTRAINT fk');
 in_the_way('statistics', 'CREATE STATISTICS s ON id, document FROM docs', 'DROP STATISTICS s');
