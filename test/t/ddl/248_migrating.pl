@@ -11,7 +11,7 @@ use SecurefileTest;
 use SecurefileWeb;
 use Test::More;
 
-my $node = new_cluster('migrating');
+my $node = new_cluster('migrating', conf => ['wal_level = logical']);
 my $dir = enter($node);
 my $url = web_begin();
 
@@ -42,7 +42,8 @@ sub step
 	{
 		my $sql = $text;
 		$sql =~ s/;\s*\z/ \\gexec\n/ if $params{gexec};
-		($rc, $out, $err) = $node->psql('postgres', $sql, on_error_die => 0);
+		$sql =~ s/^COMMIT;/$params{before_commit}COMMIT;/m if $params{before_commit};
+		($rc, $out, $err) = $node->psql($params{db} // 'postgres', $sql, on_error_die => 0);
 	}
 	ok($text =~ $like && $rc == ($params{status} // 0) && $err !~ /ERROR/, "$of: " . ($text =~ /^(.{0,60})/)[0])
 	  or diag("wanted $like\nstatus $rc\n$text\n$out\n$err");
@@ -81,6 +82,15 @@ sub write_some
 	return;
 }
 
+# The statements that a query has written, of which there are two.
+sub checks
+{
+	my ($text) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(scalar(() = $text =~ /^ALTER TABLE docs DROP CONSTRAINT .* NOT VALID;$/mg), 2, 'the CHECK constraints');
+	return $text;
+}
+
 # ---- from bytea ----
 my $bytea = 'CREATE TABLE docs AS TABLE want; ALTER TABLE docs ADD PRIMARY KEY (id)';
 begin($bytea);
@@ -101,7 +111,8 @@ begin($bytea);
 sql('DELETE FROM want WHERE id = 7', 'DELETE FROM docs WHERE id = 7', 'CREATE ROLE clerk', 'CREATE ROLE "100% sure"',
 	'ALTER TABLE docs ALTER document SET NOT NULL, ALTER document SET STATISTICS 77', q{ALTER TABLE docs ALTER document SET DEFAULT '\x2531'},
 	q{COMMENT ON COLUMN docs.document IS 'what the customer''s scan shows, 100% of it'}, 'GRANT SELECT (document), UPDATE (document) ON docs TO clerk',
-	'GRANT SELECT (document) ON docs TO "100% sure" WITH GRANT OPTION');
+	'GRANT SELECT (document) ON docs TO "100% sure" WITH GRANT OPTION',
+	q{ALTER TABLE docs ADD CONSTRAINT "not 1%" CHECK (length(document) <> 1)}, q{ALTER TABLE docs ADD CHECK (document IS NOT NULL) NOT VALID});
 my $what_it_has = q{SELECT attnotnull, attstattarget, pg_get_expr(adbin, adrelid) LIKE '%2531%', col_description(attrelid, attnum),
 	(SELECT string_agg(x::text, ' ' ORDER BY x::text) FROM unnest(attacl) x)
 	FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE attrelid = 'docs'::regclass AND attname = 'document'};
@@ -121,8 +132,13 @@ is(step($use, qr/^SELECT id FROM docs WHERE securefile_digest/), "100\n", 'one t
 sql('UPDATE docs SET document = w.document FROM want w WHERE w.id = 100 AND docs.id = 100');
 step($use, qr/^SELECT format/, gexec => 1);
 step($use, qr/VALIDATE/);
-step($use, qr/^BEGIN/);
+my $checks = checks(step($use, qr/^SELECT format/));
+step($use, qr/^BEGIN/, before_commit => $checks);
 same_bytes('in use');
+is(sql('SELECT count(*) FROM docs WHERE document_old = $$\x2531$$'), 0, 'no old value yet');
+fails_with($node, q{INSERT INTO docs (id, document) VALUES (999, 'x')}, '23514', '"not 1%"', 'a CHECK constraint is that of the new column');
+is(sql('INSERT INTO docs (id) VALUES (999)', q{SELECT document, document_old IS NULL FROM docs WHERE id = 999}, 'DELETE FROM docs WHERE id = 999'), '\x2531|t', 'the old one has no default');
+sql('ALTER TABLE docs VALIDATE CONSTRAINT "not 1%"');
 is(sql($what_it_has), $had, 'default, NOT NULL, statistics, comment and privileges are those of before');
 step('Afterwards', qr/^ALTER TABLE docs DROP document_old;\nVACUUM FULL/);
 step('Afterwards', qr/^SELECT pg_size_pretty/);
@@ -178,7 +194,98 @@ is(sql("SELECT count(*) FROM pg_largeobject_metadata WHERE oid IN ($numbers)"), 
 same_bytes('the objects are gone');
 sound($node, 'docs', 'from objects', column => 'document');
 
+# ---- partitioned tables ----
+
+# The want table has no year: that of docs says in which partition a row is.
+sub begin_parts
+{
+	begin('DROP TABLE IF EXISTS docs');
+	sql('CREATE TABLE docs (id int, year int DEFAULT 2025, document bytea, PRIMARY KEY (id, year)) PARTITION BY LIST (year)', 'CREATE TABLE docs_2025 PARTITION OF docs FOR VALUES IN (2025)',
+		'CREATE TABLE docs_2026 (gone int, document bytea, year int NOT NULL, id int NOT NULL)', 'ALTER TABLE docs_2026 DROP gone', 'ALTER TABLE docs ATTACH PARTITION docs_2026 FOR VALUES IN (2026)',
+		'INSERT INTO docs SELECT id, 2025 + id % 2, document FROM want');
+	return;
+}
+
+# Writers, who also move rows from one partition to another.
+sub write_parts
+{
+	my ($id) = @_;
+	my $other = $id + 1;
+	sql("UPDATE want SET document = blob($id, 4000) WHERE id = $id", "UPDATE docs SET document = blob($id, 4000), year = 4051 - year WHERE id = $id",
+		"UPDATE docs SET year = 4051 - year WHERE id = $other", "INSERT INTO want VALUES ($id + 400, blob($id, 100))", "INSERT INTO docs (id, document) VALUES ($id + 400, blob($id, 100))");
+	return;
+}
+
+begin_parts();
+fails_with($node, q{CALL securefile_migrate('docs', 'document')}, '42809', 'doc/migrating.md', 'the procedure names this page');
+step('Partitions, with a lock', qr/^ALTER TABLE/);
+same_bytes('partitions, with a lock');
+
+begin_parts();
+sql('ALTER TABLE docs ADD CHECK (length(document) <> 1), ADD CONSTRAINT "<" CHECK (length(document) < 5000000)', 'GRANT SELECT (document) ON docs TO clerk', 'GRANT UPDATE (document) ON docs_2026 TO clerk WITH GRANT OPTION',
+	q{COMMENT ON COLUMN docs_2025.document IS '100% of 2025'}, 'ALTER TABLE ONLY docs_2026 ALTER document SET STATISTICS 55');
+my $parts_have = q{SELECT attrelid::regclass, attstattarget, col_description(attrelid, attnum), attacl FROM pg_attribute WHERE attrelid::regclass::text ~ '^docs(_20..)?$' AND attname = 'document' ORDER BY 1};
+$had = sql($parts_have);
+like($had, qr/docs_2025\|[^\n]*100% of.*docs_2026\|55[^\n]*clerk=w\*/s, 'partitions have their own');
+my $plain = 'bytea, by plain SQL';
+my $parts = 'Partitions, by plain SQL';
+$taken{$plain} = 0;
+step($plain, qr/^ALTER TABLE docs ADD/);
+step($plain, qr/^CREATE FUNCTION docs_follow/);
+write_parts(20);
+# a batch waits for a row that a writer moves
+my ($mover, $filler) = (background($node), background($node));
+$mover->query_safe('BEGIN; UPDATE docs SET year = 4051 - year WHERE id = 30');
+ok(waits_for_lock($node, $filler, $steps{$parts}[0] =~ s/;\s*\z//r), 'a batch waits');
+$mover->query_safe('COMMIT');
+$filler->query('SELECT');
+is(sql('SELECT count(*) FROM docs WHERE document_new IS NULL AND document IS NOT NULL'), 0, 'and all rows are filled');
+step($parts, qr/^DO/);
+$taken{$plain}++;
+write_parts(60);
+is(step($plain, qr/^SELECT id/), "\n", 'no row of a partition differs');
+step($plain, qr/^SELECT format/, gexec => 1);
+step($parts, qr/^SELECT format/, gexec => 1);
+step($parts, qr/^CREATE INDEX CONCURRENTLY/);
+# NOT NULL, which the column has not
+$taken{$plain}++;
+$checks = checks(step($plain, qr/^SELECT format/));
+$steps{$plain}[ $taken{$plain} ] =~ s/^ALTER TABLE docs [^\n]*(NOT NULL|is_there);\n//mg;
+step($plain, qr/^BEGIN/, before_commit => $checks);
+same_bytes('partitions in use');
+is(sql($parts_have), $had, 'each has what it had');
+is(sql(q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'docs_new'::regclass}), 't', 'the index is one of all partitions');
+fails_with($node, "INSERT INTO docs (id, year, document) VALUES (999, $_, 'x')", '23514', 'check constraint', "a CHECK constraint in $_") foreach 2025, 2026;
+sound($node, $_, $_, column => 'document') foreach 'docs_2025', 'docs_2026';
+$_->quit foreach $mover, $filler;
+
+# ---- subscribers ----
+begin($bytea);
+sql('CREATE DATABASE elsewhere', 'CREATE PUBLICATION docs_pub FOR TABLE docs', q{SELECT pg_create_logical_replication_slot('docs_sub', 'pgoutput')});
+my $there = sub { return $node->safe_psql('elsewhere', $_[0]) };
+$there->('CREATE TABLE docs (id int PRIMARY KEY, document bytea)');
+$there->('CREATE SUBSCRIPTION docs_sub CONNECTION $$' . $node->connstr('postgres') . '$$ PUBLICATION docs_pub WITH (create_slot = false, slot_name = docs_sub)');
+my $here = q{SELECT md5(string_agg(id || ' ' || encode(document::bytea, 'hex'), ',' ORDER BY id)) FROM docs};
+my $arrives = sub
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($node->poll_query_until('elsewhere', $here, sql($here)), "$_[0]: the subscriber has the same bytes");
+};
+$arrives->('before');
+fails_with($node, q{CALL securefile_migrate('docs', 'document')}, '2BP01', 'publication docs_pub.*published => true', 'a published table');
+step('Subscribers', qr/^ALTER TABLE docs ADD/, db => 'elsewhere');
+step('Subscribers', qr/^CALL/);
+write_some('VALUE', 10);
+$arrives->('afterwards');
+step('Subscribers', qr/^ALTER TABLE docs DROP/, db => 'elsewhere');
+write_some('VALUE', 60);
+$arrives->('without the column');
+$there->('ALTER SUBSCRIPTION docs_sub DISABLE; ALTER SUBSCRIPTION docs_sub SET (slot_name = NONE); DROP SUBSCRIPTION docs_sub');
+sql(q{SELECT pg_drop_replication_slot('docs_sub') FROM pg_replication_slots WHERE NOT active}, 'DROP PUBLICATION docs_pub');
+
 # ---- and back ----
+begin($objects);
+sql(q{ALTER TABLE docs ALTER document TYPE securefile USING lo_get(document)});
 is(step('To large objects', qr/^ALTER TABLE docs ADD document_new oid/), "\n", 'objects are made');
 is(step('To large objects', qr/^SELECT id/), "\n", 'no row differs');
 step('To large objects', qr/^ALTER TABLE docs DROP document/);
