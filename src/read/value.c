@@ -272,8 +272,8 @@ read_whole(struct varlena *datum, Size header)
 				 errdetail("A whole value may be at most 1 GB."),
 				 HistoricSnapshotActive() ?
 				 errhint("With pgoutput, use a publication with a list of columns. To give the change up, move the slot behind its transaction with pg_replication_slot_advance().") :
-				 errhint("Read it in pieces, with substring() or securefile_chunks(). "
-						 "For a digest use securefile_digest(), for pg_dump set PGOPTIONS=\"-c securefile.dump_oversize=marker\".")));
+				 errhint("Read it in pieces, with substring() or securefile_chunks(); for a digest use securefile_digest(). "
+						 "For a backup run \"securefile dump DIR -- pg_dump ..\": pg_dump alone leaves the value out, with PGOPTIONS=\"-c securefile.dump_oversize=marker\".")));
 	}
 	result = palloc(header + len);
 	SET_VARSIZE(result, header + len);

@@ -173,7 +173,7 @@ require_possible_text(const bytea *bytes)
 					   (Size) VARSIZE_ANY_EXHDR(bytes)),
 			 HistoricSnapshotActive() ?
 			 errhint("With pgoutput, use the option binary, or a publication with a list of columns. To give the change up, move the slot behind its transaction with pg_replication_slot_advance().") :
-			 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks(). For pg_dump, set PGOPTIONS=\"-c securefile.dump_oversize=marker\", and keep what is left out with \"securefile dump\".")));
+			 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks(). For a backup run \"securefile dump DIR -- pg_dump ..\": pg_dump alone leaves the value out, with PGOPTIONS=\"-c securefile.dump_oversize=marker\".")));
 }
 
 /* ---- markers ---- */
