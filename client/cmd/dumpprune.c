@@ -199,6 +199,7 @@ typedef struct Sweep
 {
 	const Options *options;
 	int64_t		objects;
+	int64_t		temporary;
 	int64_t		bytes;
 } Sweep;
 
@@ -232,6 +233,7 @@ sweep(Sweep *at, int directory, int byte, const Named *named)
 			(at->options->dry_run || unlinkat(directory, entry->d_name, 0) == 0))
 		{
 			at->objects += object && !tags;
+			at->temporary += !object;
 			at->bytes += st.st_blocks * 512;
 		}
 		free(sha256);
@@ -244,7 +246,7 @@ dump_prune(const Options *options)
 {
 	Failure		failure;
 	Named		named = {0};
-	Sweep		at = {options, 0, 0};
+	Sweep		at = {options, 0, 0, 0};
 	DumpDir    *dir = dumpdir_open(options->args[0], DUMPDIR_PRUNE, &failure);
 	bool		all;
 	char		size[32];
@@ -269,10 +271,12 @@ dump_prune(const Options *options)
 		output_message(&failure);
 	}
 	if (options->json)
-		output_record(json_pack("{s:I, s:I}", "objects", (json_int_t) at.objects,
+		output_record(json_pack("{s:I, s:I, s:I}", "objects", (json_int_t) at.objects,
+								"temporary", (json_int_t) at.temporary,
 								"bytes", (json_int_t) at.bytes));
 	else if (!options->quiet)
-		output_line("%lld objects removed, %s", (long long) at.objects,
+		output_line("%lld objects and %lld temporary files removed, %s",
+					(long long) at.objects, (long long) at.temporary,
 					progress_size(at.bytes, size, sizeof(size)));
 	return output_end(all ? EXIT_DONE : EXIT_SOME);
 }

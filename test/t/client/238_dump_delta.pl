@@ -210,7 +210,7 @@ like($said, qr/1: all of the file is fetched: permission denied for function sec
 ok(-f path(sha('hash')), 'and the object is there');
 
 # ---- prune, restore ----
-ends(0, qr/objects removed/, '--prune', 'dump', '--prune', 'd', '--keep', 1);
+ends(0, qr/files removed/, '--prune', 'dump', '--prune', 'd', '--keep', 1);
 ends(0, qr/sound/, 'what is left is sound', 'dump', '--check', 'd');
 my %there = map { $_ => 1 } glob 'd/objects/*/*';
 is(join(' ', grep { /(.*)\.tags$/ && !$there{$1} } keys %there), '', 'takes tags along');
