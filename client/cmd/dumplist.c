@@ -47,10 +47,12 @@ print(const Options *options, const char *name, const ManifestReader *reader)
 {
 	const ManifestTotals *totals = &reader->totals;
 	json_t	   *names = names_of(reader->columns);
+	bool		oversize = manifest_is_oversize(reader);
 	char		size[32];
 
 	if (options->json)
-		output_record(json_pack("{s:s, s:I, s:I, s:I, s:I, s:O}", "dump", name,
+		output_record(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:O}", "dump", name,
+								"only", oversize ? "oversize" : "all",
 								"rows", (json_int_t) totals->rows,
 								"files", (json_int_t) totals->files,
 								"bytes", (json_int_t) totals->bytes,
@@ -59,10 +61,11 @@ print(const Options *options, const char *name, const ManifestReader *reader)
 	{
 		char	   *list = join(names);
 
-		output_line("%s  %lld rows, %lld files, %s%s  %s", name, (long long) totals->rows,
+		output_line("%s  %lld rows, %lld files, %s%s%s  %s", name, (long long) totals->rows,
 					(long long) totals->files,
 					progress_size(totals->bytes, size, sizeof(size)),
-					totals->failed > 0 ? ", some failed" : "", output_quoted(list));
+					totals->failed > 0 ? ", some failed" : "",
+					oversize ? ", only what pg_dump has left out" : "", output_quoted(list));
 		free(list);
 	}
 	json_decref(names);

@@ -90,6 +90,12 @@ extern bool manifest_open(ManifestReader *reader, const DumpDir *dir, const char
 						  Failure *failure);
 extern void manifest_close(ManifestReader *reader);
 
+/* Let the next row be the first one again. */
+extern void manifest_rewind(ManifestReader *reader);
+
+/* Has it only the files that pg_dump, beside it, has left out? */
+extern bool manifest_is_oversize(const ManifestReader *reader);
+
 /* A row of it; all belongs to the next call. */
 typedef struct ManifestRow
 {

@@ -198,6 +198,14 @@ manifest_open(ManifestReader *reader, const DumpDir *dir, const char *name, Fail
 	return false;
 }
 
+bool
+manifest_is_oversize(const ManifestReader *reader)
+{
+	const char *only = json_string_value(json_object_get(reader->header, "only"));
+
+	return only != NULL && strcmp(only, "oversize") == 0;
+}
+
 void
 manifest_close(ManifestReader *reader)
 {
@@ -207,6 +215,17 @@ manifest_close(ManifestReader *reader)
 }
 
 /* ---- rows ---- */
+
+void
+manifest_rewind(ManifestReader *reader)
+{
+	Failure		ignored;
+	size_t		bytes;
+
+	rewind(reader->file);
+	reader->row = 0;
+	json_decref(read_line(reader, &bytes, &ignored));	/* the header, again */
+}
 
 static bool
 take_row(const ManifestReader *reader, ManifestRow *row)

@@ -62,6 +62,17 @@ typedef struct Wanted
 	const char *column;
 } Wanted;
 
+/* Say in front of a failure which dump it is about. */
+static bool
+say_dump(const char *name, const char *hint, Failure *failure)
+{
+	char	   *reason = text_make("dump %s: %s\nHint: %s", name, failure->text, hint);
+
+	failure_say(failure, "%s", reason);
+	free(reason);
+	return false;
+}
+
 /* Open the newest dump that has what is wanted. */
 static bool
 open_newest(DumpDir *dir, const Wanted *wanted, ManifestReader *reader, char **name,
@@ -78,11 +89,7 @@ open_newest(DumpDir *dir, const Wanted *wanted, ManifestReader *reader, char **n
 	{
 		if (!manifest_open(reader, dir, list.files[i - 1].path, failure))
 		{
-			char	   *reason = text_make("dump %s: %s\nHint: --at names another one.",
-										   list.files[i - 1].path, failure->text);
-
-			failure_say(failure, "%s", reason);
-			free(reason);
+			say_dump(list.files[i - 1].path, "--at names another one.", failure);
 			break;
 		}
 		good = wanted->name == NULL || find_in(reader, wanted->name, wanted->column) != -1;
@@ -103,11 +110,13 @@ open_dump(const Options *options, DumpDir *dir, const Wanted *wanted, ManifestRe
 	bool		good;
 
 	if (options->at != NULL)
-		return manifest_open(reader, dir, options->at, failure);
+		return manifest_open(reader, dir, options->at, failure) ||
+			say_dump(options->at, "dump --list shows which there are.", failure);
 	good = open_newest(dir, wanted, reader, &name, failure);
 	if (good && !options->quiet)
 	{
-		char	   *message = text_make("restore of dump %s", name);
+		char	   *message = text_make("restore of dump %s%s", name, manifest_is_oversize(reader) ?
+										", which only has what pg_dump has left out" : "");
 
 		output_notice(NULL, message);
 		free(message);
@@ -139,6 +148,20 @@ plain_name(Session *session, const Options *options, Failure *failure)
 	return name;
 }
 
+/*
+ * Columns of one table are restored one after the other: the rows of a dump come in any order, and
+ * a row that the one column makes is a row with a null file for the next one.
+ */
+static void
+take_turn(Restore *restore, int number)
+{
+	RestoreTable *table = &restore->tables[number];
+
+	for (int i = 0; i < number; i++)
+		table->turn += strcmp(restore->tables[i].target.quoted_table,
+							  table->target.quoted_table) == 0;
+}
+
 /* Find one table for each column of the dump that is restored. */
 static bool
 find_tables(Session *session, const Options *options, const Wanted *wanted,
@@ -162,20 +185,32 @@ find_tables(Session *session, const Options *options, const Wanted *wanted,
 		if (!restoretable_find(session, options, json_array_get(reader->columns, i), (int) i,
 							   &restore->tables[restore->ntables], failure))
 			return false;
-		restore->ntables++;
+		take_turn(restore, restore->ntables++);
 	}
 	return true;
 }
 
 /* ---- rows ---- */
 
+/* The column of a row, if it is restored, and now. */
 static const RestoreTable *
 table_of(const Restore *restore, const ManifestRow *row)
 {
 	for (int i = 0; i < restore->ntables; i++)
 		if (restore->tables[i].number == row->file.column)
-			return &restore->tables[i];
+			return restore->tables[i].turn == restore->turn ? &restore->tables[i] : NULL;
 	return NULL;
+}
+
+static int
+last_turn(const Restore *restore)
+{
+	int			last = 0;
+
+	for (int i = 0; i < restore->ntables; i++)
+		if (restore->tables[i].turn > last)
+			last = restore->tables[i].turn;
+	return last;
 }
 
 static bool
@@ -260,28 +295,44 @@ push_rows(Restore *restore, ManifestReader *reader, Flow *flow, Failure *failure
 	return good && rc == 0;
 }
 
-/* Restore all rows; false if some were not tried. */
+/* Restore all rows of this turn; false if some were not tried. */
 static bool
-restore_rows(const Options *options, Restore *restore, ManifestReader *reader)
+restore_turn(Restore *restore, ManifestReader *reader)
 {
 	Failure		failure;
-	Flow	   *flow;
-	int64_t		each = (reader->totals.rows + options->jobs - 1) / options->jobs;
+	Flow	   *flow = flow_begin(restore->options, restore_batch, restore_free_batch, restore);
 	bool		good;
 
-	restore->most = each < 1 ? 1 : each < options->batch ? (int) each : options->batch;
 	failure_say(&failure, "no connection is left: run it again");
-	if (!options->quiet)
-		progress_begin(restore->ntables == (int) json_array_size(reader->columns) &&
-					   options->nargs < 2 ? reader->totals.rows : 0,
-					   options->nargs < 2 ? reader->totals.bytes : -1);
-	flow = flow_begin(options, restore_batch, restore_free_batch, restore);
 	good = push_rows(restore, reader, flow, &failure);
 	if (!flow_end(flow))
 		good = false;
 	if (!good && !output_stopped())
 		output_message(&failure);
 	return good && !output_stopped();
+}
+
+/* Restore all rows; false if some were not tried. */
+static bool
+restore_rows(const Options *options, Restore *restore, ManifestReader *reader)
+{
+	int64_t		each = (reader->totals.rows + options->jobs - 1) / options->jobs;
+	int			last = last_turn(restore);
+	bool		good;
+
+	restore->most = each < 1 ? 1 : each < options->batch ? (int) each : options->batch;
+	if (!options->quiet)
+		progress_begin(restore->ntables == (int) json_array_size(reader->columns) &&
+					   options->nargs < 2 ? reader->totals.rows : 0,
+					   options->nargs < 2 ? reader->totals.bytes : -1);
+	good = restore_turn(restore, reader);
+	while (good && restore->turn < last)
+	{
+		restore->turn++;
+		manifest_rewind(reader);
+		good = restore_turn(restore, reader);
+	}
+	return good;
 }
 
 /* Find dump and tables. */

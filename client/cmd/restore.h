@@ -19,6 +19,8 @@
 typedef struct RestoreTable
 {
 	int			number;			/* in the manifest */
+	int			turn;			/* so many other columns of its table are
+								 * restored before */
 	const json_t *dumped;		/* that element of its header */
 	DumpColumn	target;
 	char	   *store_table;	/* where new values can be made */
@@ -45,6 +47,7 @@ typedef struct Restore
 	DumpDir    *dir;
 	RestoreTable *tables;
 	int			ntables;
+	int			turn;			/* the columns of this turn are restored now */
 	int			most;			/* rows of a batch */
 } Restore;
 
