@@ -54,28 +54,33 @@ find_longer(Session *session, Dump *dump, Failure *failure)
 	return dump->longer >= 0;
 }
 
-/* Is the column to be dumped?  If its rows cannot be told apart, the user is told. */
+/*
+ * Is the column to be dumped?  If it is left out, the user is told, and it counts as failed; but
+ * not if nothing of it was wanted.  What the role may read beside pg_dump is the matter of pg_dump.
+ */
 static bool
-check_key(Session *session, const Dump *dump, const DumpColumn *column, bool *kept,
-		  Failure *failure)
+check_column(Session *session, const Dump *dump, const DumpColumn *column, const char *extension,
+			 bool *kept, Failure *failure)
 {
 	bool		matters = true;
 
-	*kept = column->no_key == NULL;
+	*kept = column->left_out == NULL;
 	if (*kept)
 		return true;
-	if (dump->longer >= 0 &&
-		!dumpcolumn_has_longer(session, column, dump->longer, &matters, failure))
+	if (dump->longer >= 0 && !column->readable)
+		matters = false;
+	else if (dump->longer >= 0 &&
+			 !dumpcolumn_has_longer(session, column, extension, dump->longer, &matters, failure))
 		return false;
-	failure_say(failure, "%s", column->no_key);
+	failure_say(failure, "%s", column->left_out);
 	if (matters && dump->options->table == NULL)
 		output_failed(column->quoted_table, failure);
 	return dump->options->table == NULL;
 }
 
-/* Leave out tables whose rows cannot be told apart; the others are dumped. */
+/* Leave out what cannot be dumped; the others are. */
 static bool
-check_keys(Session *session, Dump *dump, Failure *failure)
+check_columns(Session *session, Dump *dump, const char *extension, Failure *failure)
 {
 	DumpColumns *found = &dump->columns;
 	int			count = 0;
@@ -84,7 +89,7 @@ check_keys(Session *session, Dump *dump, Failure *failure)
 	{
 		bool		kept;
 
-		if (!check_key(session, dump, &found->columns[i], &kept, failure))
+		if (!check_column(session, dump, &found->columns[i], extension, &kept, failure))
 			return false;
 		if (kept)
 			found->columns[count++] = found->columns[i];
@@ -102,7 +107,8 @@ prepare(Session *session, Dump *dump, Failure *failure)
 	bool		good = dump_snapshot(session, dump, failure) &&
 		find_longer(session, dump, failure) &&
 		dumpcolumns_find(session, options, &dump->columns, failure) &&
-		check_keys(session, dump, failure) && target_find_extension(session, &target, failure);
+		target_find_extension(session, &target, failure) &&
+		check_columns(session, dump, target.extension, failure);
 
 	for (int i = 0; good && i < dump->columns.count; i++)
 	{

@@ -60,7 +60,10 @@ ask_columns(Session *session, const Options *options, const char *extension, boo
 								" SELECT n.nspname, c.relname, a.attname,"
 								"  pg_catalog.format('%%I.%%I', n.nspname, c.relname),"
 								"  pg_catalog.quote_ident(a.attname),"
-								"  pg_catalog.format_type(a.atttypid, a.atttypmod), c.oid, c.relkind, %s"
+								"  pg_catalog.format_type(a.atttypid, a.atttypmod), c.oid, c.relkind, %s,"
+								"  $1::pg_catalog.text IS NOT NULL"
+								"   OR (pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
+								"    AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'))"
 								" FROM pg_catalog.pg_attribute a"
 								"  JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) a.attrelid"
 								"  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
@@ -70,13 +73,11 @@ ask_columns(Session *session, const Options *options, const char *extension, boo
 								"  AND CASE WHEN $1::pg_catalog.text IS NULL THEN"
 								"   c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND NOT c.relispartition"
 								"   AND c.relpersistence OPERATOR(pg_catalog.<>) 't'"
-								"   AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
-								"   AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')"
 								"  ELSE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass END"
 								" ORDER BY 1, 2, a.attnum",
 								citus ? "EXISTS (SELECT FROM pg_catalog.pg_dist_partition p"
 								" WHERE p.logicalrelid OPERATOR(pg_catalog.=) c.oid)" : "false");
-	PGresult   *result = session_rows(session, failure, 9, sql, 3, values);
+	PGresult   *result = session_rows(session, failure, 10, sql, 3, values);
 
 	free(sql);
 	free(type);
@@ -97,6 +98,7 @@ take_column(const PGresult *result, int row, DumpColumn *column, Failure *failur
 	column->table_oid = copy_of(result, row, 6);
 	column->partitioned = kind == 'p';
 	column->distributed = PQgetvalue(result, row, 8)[0] == 't';
+	column->readable = PQgetvalue(result, row, 9)[0] == 't';
 	if (kind != 'r' && kind != 'p')
 		return failure_say(failure, "%s is no table: its rows belong to others",
 						   column->quoted_table);
@@ -238,10 +240,24 @@ find_rows(Session *session, const Options *options, const char *extension, DumpC
 	if (good && column->nkeys == 0 && options->key != NULL)
 		return failure_say(failure, "%s has no column \"%s\"", column->quoted_table, options->key);
 	if (good && column->nkeys == 0)
-		column->no_key = text_make("%s has no primary key, and no unique index without nulls\n"
-								   "Hint: Say with -k which column tells its rows apart.",
-								   column->quoted_table);
+		column->left_out = text_make("%s has no primary key, and no unique index without nulls\n"
+									 "Hint: Say with -k which column tells its rows apart.",
+									 column->quoted_table);
 	return good;
+}
+
+/* Find all that belongs to a column, unless the role may not read it. */
+static bool
+find_column(Session *session, const Options *options, const char *extension,
+			const PGresult *result, int row, DumpColumn *column, Failure *failure)
+{
+	if (!take_column(result, row, column, failure))
+		return false;
+	if (column->readable)
+		return find_rows(session, options, extension, column, failure);
+	column->left_out = text_make("column %s was left out: permission denied",
+								 column->quoted_column);
+	return true;
 }
 
 /* Why there is none. */
@@ -249,7 +265,7 @@ static bool
 say_none(const Options *options, Failure *failure)
 {
 	if (options->table == NULL)
-		return failure_say(failure, "this role can read no securefile column of the database");
+		return failure_say(failure, "the database has no securefile column");
 	if (options->column != NULL)
 		return failure_say(failure, "%s has no securefile column \"%s\"", options->table,
 						   options->column);
@@ -271,8 +287,8 @@ dumpcolumns_find(Session *session, const Options *options, DumpColumns *found, F
 	if (found->columns == NULL)
 		abort();
 	for (int i = 0; good && i < found->count; i++)
-		good = take_column(result, i, &found->columns[i], failure) &&
-			find_rows(session, options, target.extension, &found->columns[i], failure);
+		good = find_column(session, options, target.extension, result, i, &found->columns[i],
+						   failure);
 	PQclear(result);
 	free(target.extension);
 	return good && (found->count > 0 || say_none(options, failure));
@@ -342,21 +358,26 @@ hash_of(const DumpColumn *column, const char *extension, const char *typed)
 					 column->quoted_column, IN_ROW_BYTES, extension, typed, extension, typed);
 }
 
-/* The condition that a file is longer; with longer -1: nothing. */
+/*
+ * The condition that pg_dump writes a marker for a file: it is longer, or has a marker already, for
+ * which there is no file to dump.  With longer -1: nothing.
+ */
 static char *
-longer_than(const DumpColumn *column, int64_t longer)
+longer_than(const DumpColumn *column, const char *extension, int64_t longer)
 {
 	if (longer < 0)
 		return text_make("%s", "");
-	return text_make(" WHERE pg_catalog.length(%s) OPERATOR(pg_catalog.>) %lld::pg_catalog.int8",
-					 column->quoted_column, (long long) longer);
+	return text_make(" WHERE pg_catalog.length(%s) OPERATOR(pg_catalog.>) %lld::pg_catalog.int8"
+					 " OR %s.securefile_unfilled(%s::%s.securefile)",
+					 column->quoted_column, (long long) longer, extension, column->quoted_column,
+					 extension);
 }
 
 bool
-dumpcolumn_has_longer(Session *session, const DumpColumn *column, int64_t longer, bool *has,
-					  Failure *failure)
+dumpcolumn_has_longer(Session *session, const DumpColumn *column, const char *extension,
+					  int64_t longer, bool *has, Failure *failure)
 {
-	char	   *condition = longer_than(column, longer);
+	char	   *condition = longer_than(column, extension, longer);
 	char	   *sql = text_make("SELECT true FROM %s%s LIMIT 1", column->quoted_table, condition);
 	PGresult   *result = session_rows(session, failure, 1, sql, 0, NULL);
 
@@ -394,7 +415,7 @@ dumpcolumn_statements(Session *session, DumpColumn *column, const char *extensio
 	char	   *typed = text_make("%s::%s.securefile", file, extension);
 	char	   *hash = hash_of(column, extension, typed);
 	char	   *values = list_of(column);
-	char	   *where = longer_than(column, longer);
+	char	   *where = longer_than(column, extension, longer);
 
 	if (condition == NULL)
 		return false;

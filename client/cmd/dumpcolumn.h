@@ -35,8 +35,8 @@ typedef struct DumpColumn
 	char	   *table_oid;
 	bool		partitioned;
 	bool		distributed;	/* a table of Citus */
-	char	   *no_key;			/* its rows cannot be told apart: why; else
-								 * null */
+	bool		readable;		/* by the role */
+	char	   *left_out;		/* why it cannot be dumped; else null */
 
 	RowColumn  *rows;			/* columns of the row without securefile ones */
 	int			nrows;
@@ -59,8 +59,9 @@ typedef struct DumpColumns
 } DumpColumns;
 
 /*
- * Find the columns that the options name: of --table, or all that the role may read.  All have
- * columns and keys; those without a key have no_key.
+ * Find the columns that the options name: of --table, or all of the database.  Those that the role
+ * may not read, or whose rows cannot be told apart, have left_out; the others have columns and
+ * keys.
  */
 extern bool dumpcolumns_find(Session *session, const Options *options, DumpColumns *found,
 							 Failure *failure);
@@ -69,15 +70,16 @@ extern bool dumpcolumns_find(Session *session, const Options *options, DumpColum
  * Make the statements.  A row of list begins with tableoid, ctid, length and SHA-256 (null: it has
  * to be read); the values of rows follow.  The parameters of the others are tableoid and ctid, or
  * for a distributed table the key.  verify: no kept hash is trusted.  longer: only files that are
- * longer; -1: all rows.  granule: bytes of a part that has a tag.
+ * longer, or were not restored; -1: all rows.  granule: bytes of a part that has a tag.
  */
 extern bool dumpcolumn_statements(Session *session, DumpColumn *column, const char *extension,
 								  bool verify, int64_t longer, int64_t granule,
 								  Failure *failure);
 
-/* Has it files that are longer?  False after a failure. */
-extern bool dumpcolumn_has_longer(Session *session, const DumpColumn *column, int64_t longer,
-								  bool *has, Failure *failure);
+/* Has it files that are longer, or were not restored?  False after a failure. */
+extern bool dumpcolumn_has_longer(Session *session, const DumpColumn *column,
+								  const char *extension, int64_t longer, bool *has,
+								  Failure *failure);
 
 /* Is a name one of a list with commas? */
 extern bool dumpcolumn_is_listed(const char *list, const char *name);
