@@ -164,6 +164,9 @@ sfi_bring_unlink_new(SfPass *pass, TupleTableSlot *slot)
 
 	if (pair.to.isnull || !sfi_contents_exists(DatumGetObjectId(pair.to.value)))
 		return true;
+	/* while a writer has the row, the trigger may remove it, too */
+	if (!sf_ddl_carrier_lock(pass->carrier, slot))
+		return false;
 	sfi_contents_unlink(DatumGetObjectId(pair.to.value));
 	pass->rows++;
 	return true;

@@ -290,18 +290,32 @@ require_moving(const SfMigration *m)
 				 errhint("Let the migration come to its end, and migrate back.")));
 }
 
-/* Take everything back. */
+/* Remove the large objects that were made, but for those of rows that others are changing now. */
+static void
+unlink_new(SfMigration *m)
+{
+	m->options.batch_rows = Min(m->options.batch_rows, MOST_UNLINKS);
+	for (int i = 1; sfi_pass_run(m, sfi_bring_unlink_new, NULL).skipped > 0 && i < MOST_PASSES; i++)
+		sfi_migrate_pause(PAUSE_MS);
+}
+
+/* Take everything back.  Rows that moved during a pass have their turn under the lock. */
 static void
 take_back(SfMigration *m)
 {
+	bool		has_objects = m->to == SF_CONTENT_OBJECT;
+
 	require_moving(m);
-	if (m->to == SF_CONTENT_OBJECT)
-	{
-		m->options.batch_rows = Min(m->options.batch_rows, MOST_UNLINKS);
-		(void) sfi_pass_run(m, sfi_bring_unlink_new, NULL);
-	}
+	if (has_objects)
+		unlink_new(m);
 	SF_FAULT(migrate_abort);
 	sfi_migrate_lock(m);
+	while (has_objects && !sfi_pass_run_at_once(m, sfi_bring_unlink_new, NULL))
+	{
+		SPI_commit();
+		unlink_new(m);
+		sfi_migrate_lock(m);
+	}
 	sfi_migrate_drop_helpers(m);
 	sfi_migrate_run(m, "ALTER TABLE %s DROP COLUMN %s", m->table, quote_identifier(m->beside));
 	SPI_commit();
