@@ -1,7 +1,7 @@
 # The Python package pgsecurefile as it is installed: sdist and wheel are built, and the wheel
 # goes into an empty environment; the file system of fsspec, with pandas and pyarrow, the type
 # of SQLAlchemy with Alembic, Django, Starlette; the core again on psycopg's binary form.  In
-# check-long, or where SECUREFILE_PAYLOADS is set.
+# check-long, or where SECUREFILE_STACK is "python" or SECUREFILE_PAYLOADS is set.
 # Takes long.
 
 use strict;
@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use SecurefilePython;
 use Test::More;
 
-plan skip_all => 'a part of make check-long' unless $ENV{SECUREFILE_PAYLOADS};
+plan skip_all => 'a part of make check-long' unless $ENV{SECUREFILE_PAYLOADS} || ($ENV{SECUREFILE_STACK} // '') eq 'python';
 
 my $where = PostgreSQL::Test::Utils::tempdir();
 my @packages = qw(psycopg[binary] fsspec pandas pyarrow SQLAlchemy alembic Django starlette httpx2 python-multipart);
