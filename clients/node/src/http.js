@@ -61,13 +61,12 @@ export async function serve(db, value, request, response, { headers = {} } = {})
 	}
 	const reply = replyTo(request.headers, stream.length, `"${stream.length.toString(16)}-${stream.version}"`);
 	if (request.method === 'HEAD' || !reply.range) {
-		stream.destroy();
 		await closed(stream);
 		return end(response, reply.status, { ...headers, ...reply.headers });
 	}
-	response.writeHead(reply.status, { ...headers, ...reply.headers });
-	stream.range(reply.range.start, reply.range.end);
 	try {
+		response.writeHead(reply.status, { ...headers, ...reply.headers });
+		stream.range(reply.range.start, reply.range.end);
 		await pipeline(stream, response);
 	} catch (error) {
 		if (error.code !== 'ERR_STREAM_PREMATURE_CLOSE')

@@ -1,7 +1,7 @@
-import { Readable } from 'node:stream';
+import { addAbortSignal, Readable } from 'node:stream';
 import { CopyOut } from './copy.js';
 import { Session } from './session.js';
-import { NoSuchValue, Place, Statement } from './value.js';
+import { checkRange, NoSuchValue, Place, Statement } from './value.js';
 
 const PIECE_BYTES = 256 * 1024; // of one row: two of the extension's units
 const WINDOW_BYTES = 4 * 1024 * 1024; // what one statement asks for
@@ -17,10 +17,9 @@ export class ReadStream extends Readable {
 	#wanted = false;
 
 	constructor(db, value, { start = 0, end = Infinity, highWaterMark = WINDOW_BYTES, signal } = {}) {
-		if (!(start >= 0) || !(end >= start - 1))
-			throw new RangeError(`no such range: ${start} to ${end}`);
+		checkRange(start, end);
 		const place = new Place(value);
-		super({ highWaterMark, signal });
+		super({ highWaterMark });
 		this.db = db;
 		this.#place = place;
 		this.#at = start;
@@ -29,9 +28,13 @@ export class ReadStream extends Readable {
 		// of the whole value, and which version of it: known when "ready" comes
 		this.length = undefined;
 		this.version = undefined;
+		if (signal) // not in super(): a signal that was sent already calls _destroy()
+			addAbortSignal(signal, this);
 	}
 
 	_construct(callback) {
+		if (this.destroyed)
+			return callback();
 		this.#open().then(() => {
 			callback();
 			this.emit('ready');

@@ -1,24 +1,38 @@
-// When a stream has given its client back: pipeline() does not wait for that.
+// When a stream has given its client back: pipeline() does not wait for that, and leaves streams
+// as they are when it refuses what it is called with.
 export function closed(stream) {
+	stream.destroy();
 	return stream.closed ? undefined : new Promise((resolve) => stream.once('close', resolve));
 }
 
 // A client and a transaction: the caller's, or one that a stream has begun.
 
+const taken = new WeakSet(); // clients in a transaction that a stream has begun
+
 export class Session {
+	// What is written in the transaction of another stream would be rolled back with it.
+	static mayWrite(client) {
+		if (taken.has(client))
+			throw new Error('another stream has begun a transaction on this client: wait until it is closed, or begin one before');
+	}
+
 	static async begin(db, readOnly) {
 		const session = new Session();
 		session.pooled = typeof db.totalCount === 'number'; // a pool
 		session.client = session.pooled ? await db.connect() : db;
-		if (typeof session.client.getTransactionStatus !== 'function')
-			throw new TypeError('a client or a pool of pg 8.21 or later is wanted');
 		session.onError = () => {}; // the statement in progress reports it
 		if (session.pooled)
 			session.client.on('error', session.onError);
-		session.own = !session.inTransaction();
 		try {
-			if (session.own)
+			if (typeof session.client.getTransactionStatus !== 'function')
+				throw new TypeError('a client or a pool of pg 8.21 or later is wanted');
+			if (!readOnly)
+				Session.mayWrite(session.client);
+			session.own = !session.inTransaction() && !taken.has(session.client);
+			if (session.own) {
+				taken.add(session.client);
 				await session.client.query(readOnly ? 'BEGIN READ ONLY' : 'BEGIN');
+			}
 		} catch (error) {
 			session.release(error);
 			throw error;
@@ -36,6 +50,8 @@ export class Session {
 	}
 
 	release(error) {
+		if (this.own)
+			taken.delete(this.client);
 		if (this.pooled) {
 			this.client.removeListener('error', this.onError);
 			this.client.release(error);

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ReadStream } from './read.js';
 import { closed } from './session.js';
-import { NoSuchValue, Place, Statement, VALUE_BYTES } from './value.js';
+import { checkRange, NoSuchValue, Place, Statement, VALUE_BYTES } from './value.js';
 import { WriteStream } from './write.js';
 
 // Stores bytes, or all that a stream or an async iterable gives; returns the length.  If
@@ -24,6 +24,8 @@ export async function get(db, value, to, { start = 0, end = Infinity, signal } =
 }
 
 async function getBuffer(db, value, start, end, signal) {
+	checkRange(start, end);
+	signal?.throwIfAborted();
 	const short = await getShort(db, value, start, end);
 	if (short)
 		return short;

@@ -3,6 +3,13 @@
 // Up to here a value goes as a parameter or a result.
 export const VALUE_BYTES = 1024 * 1024;
 
+// A range is that of fs.createReadStream(): integers, or no end.
+export function checkRange(start, end) {
+	const whole = (position) => Number.isInteger(position);
+	if (!whole(start) || start < 0 || !(whole(end) || end === Infinity) || end < start - 1)
+		throw new RangeError(`no such range: ${String(start)} to ${String(end)}`);
+}
+
 export class NoSuchValue extends Error {
 	constructor(value) {
 		super(`there is no value for ${value.table}.${value.column}, ${JSON.stringify(value.key)}`);
@@ -37,8 +44,9 @@ function pairs(assigned, between) {
 // The names that a caller has given, in SQL.
 export class Place {
 	constructor(value) {
-		if (!value?.table || !value.column || Object.keys(value.key ?? {}).length === 0)
-			throw new TypeError('a value needs table, column and key');
+		const named = [value?.table, value?.column].every((name) => typeof name === 'string' && name !== '');
+		if (!named || Object.keys(value.key ?? {}).length === 0)
+			throw new TypeError('a value needs table and column, which are strings, and key');
 		const dot = value.table.indexOf('.');
 		this.value = value;
 		this.table = dot < 0 ? quoted(value.table)

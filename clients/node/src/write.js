@@ -1,4 +1,4 @@
-import { Writable } from 'node:stream';
+import { addAbortSignal, Writable } from 'node:stream';
 import { Session } from './session.js';
 import { Place, Statement, VALUE_BYTES } from './value.js';
 
@@ -16,10 +16,12 @@ export class WriteStream extends Writable {
 
 	constructor(db, value, { highWaterMark = 4 * PIECE_BYTES, signal } = {}) {
 		const place = new Place(value);
-		super({ highWaterMark, signal });
+		super({ highWaterMark });
 		this.db = db;
 		this.#place = place;
 		this.bytesWritten = 0;
+		if (signal) // not in super(): a signal that was sent already calls _destroy()
+			addAbortSignal(signal, this);
 	}
 
 	_write(chunk, encoding, callback) {
@@ -83,6 +85,7 @@ export class WriteStream extends Writable {
 	async #store() {
 		const statement = new Statement();
 		if (this.#handle === undefined) {
+			Session.mayWrite(this.db);
 			const value = statement.parameter(Buffer.from(this.#piece?.subarray(0, this.#waiting) ?? []));
 			await this.db.query(this.#place.store(statement, value), statement.values);
 			return;

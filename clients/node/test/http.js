@@ -72,6 +72,15 @@ export async function answers(client) {
 	});
 }
 
+// A header that cannot be sent costs the pool no client.
+export async function headerIsRefused(client) {
+	await withServer(client, async (port, pool) => {
+		const response = { writeHead() { throw new TypeError('no such header'); } };
+		await assert.rejects(serve(pool, doc('a'), { method: 'GET', headers: {} }, response), /no such header/);
+		assert.equal((await ask(port, '/empty')).status, 200);
+	});
+}
+
 // A client that goes away in the middle of 10 TB: the pool's only connection is free again.
 export async function clientGoesAway(client) {
 	await withServer(client, async (port) => {

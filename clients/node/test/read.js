@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
-import { createReadStream, get, NoSuchValue, put } from 'pgsecurefile';
+import { createReadStream, createWriteStream, get, NoSuchValue, put } from 'pgsecurefile';
 import { CopyOut } from '../node_modules/pgsecurefile/src/copy.js';
 import { all, doc, MB, random, same, withClient, withPool } from './common.js';
 
@@ -14,8 +15,11 @@ export async function ranges(client) {
 		same(await all(createReadStream(client, doc('a'), { start, end })), part);
 		same(await get(client, doc('a'), undefined, { start, end }), part);
 	}
-	for (const [start, end] of [[-1, 5], [NaN, 5], [5, 2]])
+	const evil = { valueOf: () => 0, toString: () => '0, 0); DROP TABLE node_docs; --' };
+	for (const [start, end] of [[-1, 5], [NaN, 5], [5, 2], [1.5, 3], ['1', '3'], [[3], 5], [evil, 5], [0, null]]) {
 		assert.throws(() => createReadStream(client, doc('a'), { start, end }), RangeError);
+		await assert.rejects(get(client, doc('a'), undefined, { start, end }), RangeError);
+	}
 }
 
 // No statement asks for more while the consumer does not read.
@@ -67,6 +71,24 @@ export async function givenUp(client) {
 		const signal = AbortSignal.timeout(50);
 		await assert.rejects(get(pool, doc('a'), undefined, { signal }), { name: 'AbortError' });
 		same(await get(pool, doc('kept')), Buffer.from('old'));
+	});
+}
+
+// Nothing is begun, or what is begun ends, also with a signal that was sent before, and a target
+// that is none.
+export async function signalWasSent(client) {
+	await put(client, doc('a'), data);
+	await withPool(1, async (pool) => {
+		const signal = AbortSignal.abort();
+		await assert.rejects(get(pool, doc('a'), undefined, { signal }), { name: 'AbortError' });
+		await assert.rejects(all(createReadStream(pool, doc('a'), { signal })), { name: 'AbortError' });
+		await assert.rejects(put(pool, doc('kept'), data, { signal }), { name: 'AbortError' });
+		await assert.rejects(get(pool, doc('a'), 5), { code: 'ERR_INVALID_ARG_TYPE' });
+		await assert.rejects(put(pool, doc('kept'), null), { code: 'ERR_INVALID_ARG_TYPE' });
+		const writer = createWriteStream(pool, doc('kept'), { signal });
+		await assert.rejects(once(writer, 'close'), { name: 'AbortError' });
+		same(await get(pool, doc('kept')), Buffer.from('old'));
+		assert.equal(pool.idleCount, 1);
 	});
 }
 

@@ -81,6 +81,18 @@ export async function aborted(client) {
 	await holds(client, 'kept', Buffer.from('old'));
 }
 
+// What is written in another stream's transaction would end with it.
+export async function anotherStreamsTransaction(client) {
+	const stream = createWriteStream(client, doc('a'));
+	await new Promise((resolve) => stream.write(random(3 * MB), resolve));
+	for (const length of [10, 3 * MB])
+		await storesNothing(client, put(client, doc('kept'), random(length)), /another stream has begun a transaction/);
+	stream.destroy();
+	await once(stream, 'close');
+	await put(client, doc('kept'), random(10));
+	await holds(client, 'kept', random(10));
+}
+
 export async function callersTransaction(client) {
 	await client.query('BEGIN');
 	await put(client, doc('kept'), random(3 * MB));
