@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -103,14 +104,19 @@ func TestServeContent(t *testing.T) {
 	data := random(3 << 20)
 	put(t, conn, "a.bin", data)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		r, err := doc("a.bin").Open(request.Context(), pool)
-		if err != nil {
+		name, tag := request.URL.Path[1:], `"1"`
+		r, err := doc(name).Open(request.Context(), pool)
+		if errors.Is(err, fs.ErrNotExist) {
 			http.NotFound(w, request)
 			return
 		}
+		if err != nil {
+			http.Error(w, "the file cannot be read", http.StatusServiceUnavailable)
+			return
+		}
 		defer r.Close()
-		w.Header().Set("ETag", `"1"`)
-		http.ServeContent(w, request, "a.bin", time.Time{}, r)
+		w.Header().Set("ETag", tag) // what changes with the value: from a column with its time or digest
+		http.ServeContent(w, request, name, time.Time{}, r)
 	}))
 	defer server.Close()
 	for _, c := range []struct {
@@ -124,7 +130,7 @@ func TestServeContent(t *testing.T) {
 		{"Range", "bytes=9000000-", 416, nil},
 		{"If-None-Match", `"1"`, 304, nil},
 	} {
-		request, _ := http.NewRequest("GET", server.URL, nil)
+		request, _ := http.NewRequest("GET", server.URL+"/a.bin", nil)
 		request.Header.Set(c.header, c.value)
 		answer, err := http.DefaultClient.Do(request)
 		ok(t, err)
@@ -134,6 +140,19 @@ func TestServeContent(t *testing.T) {
 		if answer.StatusCode != c.status || c.body != nil && !bytes.Equal(body, c.body) {
 			t.Fatalf("%s %s: status %d, %d bytes", c.header, c.value, answer.StatusCode, len(body))
 		}
+	}
+	status := func(name string) int {
+		answer, err := http.Get(server.URL + "/" + name)
+		ok(t, err)
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	if got := status("none"); got != 404 {
+		t.Fatalf("no value: status %d", got)
+	}
+	pool.Close()
+	if got := status("a.bin"); got != 503 {
+		t.Fatalf("no server: status %d", got)
 	}
 }
 
@@ -192,7 +211,7 @@ func TestMissing(t *testing.T) {
 	isMissing(t, conn, "null")
 	holds(t, conn, "empty", nil)
 	_, err = doc("none").Open(ctx, conn)
-	if err == nil || !strings.Contains(err.Error(), "none") {
+	if err == nil || !strings.Contains(err.Error(), "go_docs.document(name: none)") {
 		t.Fatalf("Open returned %v", err)
 	}
 	if status := conn.PgConn().TxStatus(); status != 'I' {

@@ -86,7 +86,7 @@ func (r *Reader) open() error {
 		return err
 	}
 	if count > 1 {
-		return fmt.Errorf("pgsecurefile: several rows of %s have the key %v", r.v.Table, map[string]any(r.v.Key))
+		return fmt.Errorf("pgsecurefile: several rows are %v", r.v)
 	}
 	if handle == nil {
 		return r.v.missing()
@@ -239,8 +239,13 @@ func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// WriteTo writes the bytes from the position on, in pieces, while they arrive.
+// WriteTo writes the bytes from the position on, in pieces, while they arrive.  So its
+// writer cannot use the connection meanwhile, but for a [Writer] that is handed to WriteTo, or
+// to io.Copy, itself.
 func (r *Reader) WriteTo(w io.Writer) (int64, error) {
+	if to, is := w.(*Writer); is && to.shares(r.t) {
+		return to.ReadFrom(r)
+	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.closed {
@@ -266,7 +271,8 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	return r.position - start, err
 }
 
-// Close ends the Reader, and its transaction if that is its own.
+// Close ends the Reader, and its transaction if that is its own.  What the program has changed
+// on its connection meanwhile is committed.
 func (r *Reader) Close() error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -275,5 +281,8 @@ func (r *Reader) Close() error {
 	}
 	r.closed = true
 	r.ahead = nil
+	if r.t.own && r.t.usable() {
+		return r.t.commit()
+	}
 	return r.t.giveUp(r.v, r.handle)
 }

@@ -3,11 +3,13 @@ package pgsecurefile
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // How long the end of a transaction may take when its context is over.
@@ -24,8 +26,21 @@ func begin(ctx context.Context, db DB) (transaction, error) {
 	if tx, given := db.(pgx.Tx); given {
 		return transaction{ctx, tx, false}, nil
 	}
+	if inTransaction(db) {
+		return transaction{}, errors.New("pgsecurefile: the connection is in a transaction: pass its pgx.Tx")
+	}
 	tx, err := db.Begin(ctx)
 	return transaction{ctx, tx, true}, err
+}
+
+// inTransaction tells whether a connection is in a transaction that is not in our hands: the
+// end of our own would end that one.
+func inTransaction(db DB) bool {
+	conn, is := db.(*pgx.Conn)
+	if ofPool, has := db.(*pgxpool.Conn); has {
+		conn, is = ofPool.Conn(), true
+	}
+	return is && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
 }
 
 func (t transaction) conn() *pgconn.PgConn { return t.tx.Conn().PgConn() }
@@ -33,6 +48,13 @@ func (t transaction) conn() *pgconn.PgConn { return t.tx.Conn().PgConn() }
 // usable tells whether the transaction takes statements.
 func (t transaction) usable() bool {
 	return t.tx.Conn() != nil && !t.conn().IsClosed() && t.conn().TxStatus() == 'T'
+}
+
+// commit ends a transaction whose context may be over.
+func (t transaction) commit() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), endTime)
+	defer cancel()
+	return t.tx.Commit(ctx)
 }
 
 // giveUp rolls back what is the reader's or writer's own; in the caller's transaction it

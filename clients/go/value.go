@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -108,6 +109,15 @@ func (v Value) store(s *statement, value string) string {
 		" SELECT " + strings.Join(values, ", ") + " WHERE NOT EXISTS (SELECT FROM changed)"
 }
 
+// String names the value, as errors do: docs.document(name: a.bin).
+func (v Value) String() string {
+	names := slices.Sorted(maps.Keys(v.Key))
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s: %v", name, v.Key[name])
+	}
+	return v.Table + "." + v.Column + "(" + strings.Join(names, ", ") + ")"
+}
+
 func (v Value) check() error {
 	if v.Table == "" || v.Column == "" || len(v.Key) == 0 {
 		return fmt.Errorf("pgsecurefile: a Value needs Table, Column and Key")
@@ -117,5 +127,5 @@ func (v Value) check() error {
 
 // missing is the error for no row, and for NULL.
 func (v Value) missing() error {
-	return &fs.PathError{Op: "open", Path: fmt.Sprintf("%s.%s%v", v.Table, v.Column, map[string]any(v.Key)), Err: fs.ErrNotExist}
+	return &fs.PathError{Op: "open", Path: v.String(), Err: fs.ErrNotExist}
 }

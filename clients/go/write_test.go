@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -154,6 +155,41 @@ func iotestPrefix(r io.Reader, data []byte) error {
 }
 
 // A context that ends between two statements costs no connection.
+// One value into another, in one transaction: neither holds the connection while the other
+// wants it.
+func TestCopyInTransaction(t *testing.T) {
+	ctx, conn := connect(t)
+	put(t, conn, "a", random(9<<20))
+	ok(t, pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		r, err := doc("a").Open(ctx, tx)
+		ok(t, err)
+		w := doc("b").Create(ctx, tx)
+		if n, err := io.Copy(w, r); err != nil || n != 9<<20 {
+			t.Fatalf("Copy returned %d, %v", n, err)
+		}
+		ok(t, w.Close())
+		return r.Close()
+	}))
+	holds(t, conn, "b", random(9<<20))
+}
+
+// What a program writes on the connection of its Reader stays; no second transaction begins
+// in the first.
+func TestReadersTransaction(t *testing.T) {
+	ctx, conn := connect(t)
+	put(t, conn, "a", random(2<<20))
+	r, err := doc("a").Open(ctx, conn)
+	ok(t, err)
+	put(t, conn, "b", []byte("short"))
+	if _, err = doc("c").Put(ctx, conn, bytes.NewReader(random(2<<20))); err == nil || !strings.Contains(err.Error(), "pgx.Tx") {
+		t.Fatalf("Put returned %v", err)
+	}
+	ok(t, r.Close())
+	holds(t, conn, "b", []byte("short"))
+	isMissing(t, conn, "c")
+	holds(t, poolOf(t, "1"), "b", []byte("short"))
+}
+
 func TestCancelled(t *testing.T) {
 	_, conn := connect(t)
 	for _, db := range []DB{conn, poolOf(t, "1")} {

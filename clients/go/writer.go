@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -109,6 +110,12 @@ func (w *Writer) ReadFrom(source io.Reader) (int64, error) {
 			return done, w.fail(err)
 		}
 	}
+}
+
+// shares tells whether the Writer uses the connection of a transaction.
+func (w *Writer) shares(t transaction) bool {
+	tx, given := w.db.(pgx.Tx)
+	return given && tx.Conn() == t.tx.Conn()
 }
 
 // room makes room for some of the wanted bytes: the buffer grows to a window, which is sent
