@@ -15,6 +15,28 @@
 
 #define BYTEA_OID		17
 
+/* Does the user set that column? */
+static bool
+is_set(const Options *options, const char *column)
+{
+	for (int i = 0; i < options->nsets; i++)
+		if (strcmp(options->sets[i].column, column) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * New bytes without --meta: the time and the link target of the old ones would be wrong, and
+ * --quick would take another file for the same.
+ */
+static const char *
+forget_meta(const Session *session, const Options *options)
+{
+	if (!session->target->has_meta || is_set(options, "mtime") || is_set(options, "link_target"))
+		return "";
+	return ", mtime = NULL, link_target = NULL";
+}
+
 /*
  * Replace the file of the row that is there, and set columns.  The distribution column cannot
  * be changed: its value is compared.
@@ -23,7 +45,7 @@ static char *
 update_statement(const Session *session, const Options *options, const char *value)
 {
 	const Target *target = session->target;
-	char	   *set = text_make("%s = %s", target->column, value);
+	char	   *set = text_make("%s = %s%s", target->column, value, forget_meta(session, options));
 	char	   *condition = text_make("%s", target->key_is_name);
 	char	   *sql;
 

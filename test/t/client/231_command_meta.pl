@@ -200,6 +200,29 @@ ends(1, qr/^securefile: was: differs: a link is stored, and this is none$/m, 'a 
 symlink('x', 'tree/more');
 ends(1, qr/^securefile: more: is not stored$/m, 'a link that is not stored', 'verify', '-t', 'files', '--links=keep', '--against', 'tree');
 
+# bytes that are replaced without --meta do not keep the time of the old ones, nor a link its target
+sql('TRUNCATE files');
+remove_tree('tree');
+mkdir 'tree';
+make_file("tree/$_", 'old', '2020-01-01', 0644) foreach 'file', 'long', 'put';
+symlink('file', 'tree/link');
+my @quick = ('sync', '-t', 'files', '--to-table', '--quick', '--links=keep', 'tree');
+ends(0, qr/4 put/, 'files', @quick);
+system('cp', '-a', 'tree', 'before');
+unlink 'tree/link';
+write_file('tree/file', 'new');
+write_file('tree/link', 'new');
+write_file('tree/long', 'x' x 300_000);
+command('sync', '-q', '-t', 'files', '--to-table', 'tree');
+command('put', '-q', '-t', 'files', '--replace', 'tree/file', 'put');
+is(rows(), 'file=-/1a4 link=-/1ff long=-/1a4 put=-/1a4', 'are not known');
+remove_tree('tree');
+rename 'before', 'tree';
+ends(0, qr/: 4 replaced;/, 'so --quick compares what was there before', @quick);
+is(sql(q{SELECT string_agg(convert_from(document, 'UTF8') || coalesce(link_target, ''), ' ' ORDER BY name) FROM files}), 'old file old old', 'and puts it back');
+command('put', '-q', '-t', 'files', '--replace', '--set', 'mtime=2021-01-01 00:00:00+00', 'tree/file', 'put');
+like(rows(), qr{ put=1609459200000000/}, '--set mtime');
+
 # a role that may make no table
 sql('CREATE ROLE maker LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; GRANT SELECT ON files TO maker');
 ends(0, qr/files exists already/, 'init of a table that is there', 'init', '-U', 'maker', '-t', 'files');
