@@ -16,6 +16,10 @@ _securefile()
 			compopt -o filenames 2>/dev/null
 			return
 			;;
+		--links)
+			mapfile -t COMPREPLY < <(compgen -W "skip follow keep error" -- "$word")
+			return
+			;;
 		-h | --host)
 			mapfile -t COMPREPLY < <(compgen -A hostname -- "$word")
 			return
@@ -34,6 +38,8 @@ _securefile()
 		[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
 	elif [ -z "$verb" ]; then
 		mapfile -t COMPREPLY < <(compgen -W "$verbs" -- "$word")
+	elif [[ $verb == key && $before == key ]]; then
+		mapfile -t COMPREPLY < <(compgen -W generate -- "$word")
 	elif [[ $verb == import || $verb == export || $verb == sync ]]; then
 		mapfile -t COMPREPLY < <(compgen -d -- "$word")
 		compopt -o filenames 2>/dev/null

@@ -52,6 +52,9 @@ mkdir "dir$_" foreach 1, 2;
 write_file('difference', '');
 is_deeply([ offered('import', '-t', 'docs', 'di') ], [qw(dir1 dir2)], 'directories');
 is_deeply([ offered('verify', '--against', '=', 'dir') ], [qw(dir1 dir2)], 'behind an equals sign');
+is_deeply([ offered('sync', '--links', '=', '') ], [qw(error follow keep skip)], 'what is done with links');
+is_deeply([ offered('import', '--links', '=', 'k') ], ['keep'], 'the beginning of it');
+is_deeply([ offered('key', '') ], ['generate'], 'what is done with keys');
 SKIP:
 {
 	skip 'no zsh', 1 if system('zsh -c true >/dev/null 2>&1') != 0;
