@@ -1,5 +1,5 @@
 # The Python package pgsecurefile on psycopg alone: files, put, get, the type, transactions,
-# cancel and lost connections, and the asynchronous twin (clients/python/tests).
+# cancel and lost connections, misuse, and the asynchronous twin (clients/python/tests).
 
 use strict;
 use warnings;
@@ -11,5 +11,5 @@ use Test::More;
 my $python = $ENV{PYTHON} || '/usr/bin/python3';
 plan skip_all => "$python has no psycopg 3" unless has_modules($python, 'psycopg');
 
-try_package($python, undef, 'test_core', 'test_aio');
+try_package($python, undef, 'test_core', 'test_misuse', 'test_aio');
 done_testing();

@@ -74,6 +74,9 @@ class SecureFile(io.RawIOBase):
 
     # ---- what it is ----
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.mode} of {self._stream}>"
+
     @property
     def mode(self) -> str:
         return f"{self._stream.mode[0]}b{self._stream.mode[1:]}"
@@ -109,7 +112,7 @@ class SecureFile(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         self._check(self._stream.reads, "not readable")
-        want = self._stream.length if size is None or size < 0 else size
+        want = self._stream.size_of(size)
         held = self._stream.held(want)
         if held is not None:
             return bytes(held)
@@ -180,8 +183,11 @@ class SecureFile(io.RawIOBase):
             try:
                 warnings.warn(f"unclosed file {self!r}", ResourceWarning, source=self, stacklevel=2)
             finally:
+                # it may be forgotten while its own thread uses the connection
                 with contextlib.suppress(Exception):
-                    self.abort()
+                    if self._conn.lock.acquire(blocking=False):
+                        self._conn.lock.release()
+                        self.abort()
 
     if TYPE_CHECKING:
 

@@ -89,6 +89,8 @@ def place_of(
     """The place that the arguments of open(), put() and get() name."""
     if (key is None) == (where is None):
         raise TypeError("either a key or a condition (where) is wanted")
+    if column in (values or {}):
+        raise ValueError("values are other columns than that of the value")
     name = table_name(table)
     server = yield from server_of(conn)
     place = Place(conn, name, Name(column), SQL(""), (), None, server, "", dict(values or {}))
@@ -99,7 +101,11 @@ def place_of(
         return place
     if not isinstance(key, Mapping):
         key = {(yield from one_key_column(conn, name)): key}
+    if not key:
+        raise TypeError("the key has no column")
     place.key = dict(key)
+    if place.key.keys() & place.values.keys():
+        raise ValueError("values cannot have columns of the key")
     place.condition = SQL(" AND ").join(SQL("{} = %s").format(Name(part)) for part in place.key)
     place.parameters = tuple(place.key.values())
     place.what = _described(place.key)

@@ -7,6 +7,7 @@ that on a Connection, run_async() on an AsyncConnection.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, Union
@@ -16,6 +17,8 @@ from psycopg.abc import AdaptContext, PQGen
 from psycopg.pq.abc import PGconn
 from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Composed, Identifier
+
+from ._wire import check_free, check_no_pipeline, end_all, unfinished
 
 T = TypeVar("T")
 
@@ -49,7 +52,8 @@ class Ask:
     """A statement, by one of psycopg's cursors; its answer."""
 
     query: Query
-    parameters: Sequence[Any] = ()
+    parameters: Sequence[Any] | None = ()
+    """None: the query may be several statements."""
 
 
 @dataclass
@@ -75,19 +79,31 @@ def ask(query: str | Query, *parameters: Any) -> Steps[Answer]:
     return answer
 
 
-def _step(steps: Steps[T], answer: Any, error: BaseException | None) -> Request:
-    return steps.send(answer) if error is None else steps.throw(error)
-
-
 def _do(conn: Connection[Any], request: Request) -> Any:
     if isinstance(request, Ask):
-        with Cursor(conn, row_factory=tuple_row) as cursor:
-            cursor.execute(request.query, request.parameters, binary=True)
-            return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        check_no_pipeline(conn.pgconn)
+        try:
+            with Cursor(conn, row_factory=tuple_row) as cursor:
+                cursor.execute(request.query, request.parameters, binary=request.parameters is not None)
+                return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        except KeyboardInterrupt:
+            with conn.lock:
+                _end_all(conn)
+            raise
     if isinstance(request, Wire):
         with conn.lock:
-            return conn.wait(request.make(conn.pgconn))
+            check_free(conn.pgconn)
+            try:
+                return conn.wait(request.make(conn.pgconn))
+            finally:
+                _end_all(conn)
     return request.call()
+
+
+def _end_all(conn: Connection[Any]) -> None:
+    if unfinished(conn.pgconn):
+        conn.cancel()
+        conn.wait(end_all(conn.pgconn))
 
 
 def run(conn: Connection[Any], steps: Steps[T]) -> T:
@@ -95,25 +111,33 @@ def run(conn: Connection[Any], steps: Steps[T]) -> T:
     error: BaseException | None = None
     while True:
         try:
-            request = _step(steps, answer, error)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        answer = error = None
-        try:
+            request = steps.send(answer) if error is None else steps.throw(error)
+            answer = error = None
             answer = _do(conn, request)
         except BaseException as found:
+            if inspect.getgeneratorstate(steps) == inspect.GEN_CLOSED:
+                if isinstance(found, StopIteration):
+                    result: T = found.value
+                    return result
+                raise
             error = found
 
 
 async def _do_async(conn: AsyncConnection[Any], request: Request) -> Any:
     if isinstance(request, Ask):
+        check_no_pipeline(conn.pgconn)
         async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
-            await cursor.execute(request.query, request.parameters, binary=True)
+            await cursor.execute(request.query, request.parameters, binary=request.parameters is not None)
             return Answer(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
     if isinstance(request, Wire):
         async with conn.lock:
-            return await conn.wait(request.make(conn.pgconn))
+            check_free(conn.pgconn)
+            try:
+                return await conn.wait(request.make(conn.pgconn))
+            finally:
+                if unfinished(conn.pgconn):
+                    conn.cancel()
+                    await conn.wait(end_all(conn.pgconn))
     return await asyncio.to_thread(request.call)
 
 
@@ -122,12 +146,13 @@ async def run_async(conn: AsyncConnection[Any], steps: Steps[T]) -> T:
     error: BaseException | None = None
     while True:
         try:
-            request = _step(steps, answer, error)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        answer = error = None
-        try:
+            request = steps.send(answer) if error is None else steps.throw(error)
+            answer = error = None
             answer = await _do_async(conn, request)
         except BaseException as found:
+            if inspect.getgeneratorstate(steps) == inspect.GEN_CLOSED:
+                if isinstance(found, StopIteration):
+                    result: T = found.value
+                    return result
+                raise
             error = found

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import operator
+import os
+import secrets
 from collections.abc import Callable
 from typing import Any, Union
 
 from psycopg import errors
 from psycopg.pq import TransactionStatus
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from . import _wire
 from ._errors import ValueExists
@@ -31,22 +34,43 @@ MODES = {mode: mode.replace("b", "") for mode in ("r", "rb", "r+", "r+b", "w", "
 MODES |= {"rb+": "r+", "wb+": "w+"}
 
 
+MAX_BYTES = 2**63 - 1
+
+
+def position_of(value: Any) -> int:
+    """A position or length that the server can take, if it is not negative."""
+    position = operator.index(value)
+    if position > MAX_BYTES:
+        raise OverflowError(f"a position cannot be over {MAX_BYTES}: {position}")
+    return position
+
+
 class Transaction:
     """The caller's transaction, or with autocommit one that the stream begins and ends."""
 
     def __init__(self, place: Place) -> None:
         self.conn = place.conn
         self.own = False
+        self._mark = ""
 
     def begin(self) -> Steps[None]:
         self.own = self.conn.autocommit and self.conn.info.transaction_status == TransactionStatus.IDLE
         if self.own:
-            yield from ask("BEGIN")
+            # the transaction is known again by a setting, and after an error by a savepoint
+            self._mark = f"pgsecurefile_{secrets.token_hex(8)}"
+            query = SQL("BEGIN; SELECT pg_catalog.set_config('pgsecurefile.transaction', {}, true); SAVEPOINT {}")
+            try:
+                yield Ask(query.format(Literal(self._mark), Identifier(self._mark)), None)
+            except BaseException:
+                self.own = False
+                if not self.conn.closed and self.conn.info.transaction_status != TransactionStatus.IDLE:
+                    yield from ask("ROLLBACK")
+                raise
 
     def commit(self) -> Steps[None]:
         if self.own:
-            self.own = False
             yield from ask("COMMIT")
+            self.own = False
 
     def usable(self) -> bool:
         return self.conn.info.transaction_status == TransactionStatus.INTRANS
@@ -55,8 +79,26 @@ class Transaction:
         """Of a broken connection there is nothing to roll back."""
         if self.own and not self.conn.closed:
             with contextlib.suppress(errors.OperationalError):
-                yield from ask("ROLLBACK")
+                try:
+                    ours = yield from self.goes_on()
+                except errors.QueryCanceled:
+                    ours = yield from self.goes_on()
+                if ours:
+                    yield from ask("ROLLBACK")
         self.own = False
+
+    def goes_on(self) -> Steps[bool]:
+        """Whether the stream's own transaction is that which the connection is in."""
+        if self.usable():
+            query = "SELECT pg_catalog.current_setting('pgsecurefile.transaction', true) OPERATOR(pg_catalog.=) %s::pg_catalog.text"
+            return bool((yield from ask(query, self._mark)).rows[0][0])
+        if self.conn.info.transaction_status == TransactionStatus.INERROR:
+            try:
+                yield from ask(SQL("ROLLBACK TO SAVEPOINT {}").format(Identifier(self._mark)))
+            except errors.InvalidSavepointSpecification:
+                return False
+            return True
+        return False
 
 
 class Ahead:
@@ -115,7 +157,7 @@ class Target:
 class Stream:
     def __init__(self, place: Place, mode: str) -> None:
         if mode not in MODES:
-            raise ValueError(f"no such mode: {mode!r}; text is io.TextIOWrapper's")
+            raise ValueError(f"no such mode: {mode!r}; for text, wrap a binary file in io.TextIOWrapper")
         self.place = place
         self.mode = MODES[mode]
         self.transaction = Transaction(place)
@@ -124,6 +166,7 @@ class Stream:
         self.new = self.mode[0] in "wx"
         self.changed = self.new
         self.closed = False
+        self._process = os.getpid()  # a child of fork() leaves the connection alone
         self.handle = 0
         self.position = 0
         self.length = 0
@@ -134,11 +177,19 @@ class Stream:
         self._gathered_len = 0
         self._gathered_from = 0
 
+    def __str__(self) -> str:
+        return f"{plain(self.place.conn, self.place.table)}, {self.place.column.plain()}, {self.place.what}"
+
+    def size_of(self, size: int | None) -> int:
+        """What the argument of read() says."""
+        size = -1 if size is None else operator.index(size)
+        return self.length if size < 0 else size
+
     # ---- opening ----
 
     def open(self) -> Steps[None]:
-        yield from self.transaction.begin()
         try:
+            yield from self.transaction.begin()
             yield from self._open()
         except BaseException:
             self.closed = True
@@ -242,6 +293,7 @@ class Stream:
         size = len(view)
         if self.mode == "a":
             self.position = self.length
+        position_of(self.position + size)
         self._ahead.forget()
         if self.position != self._gathered_from + self._gathered_len:
             yield from self._send_gathered()
@@ -291,6 +343,7 @@ class Stream:
         yield from self._send_gathered()
 
     def truncate(self, size: int) -> Steps[None]:
+        size = position_of(size)
         if size < 0:
             raise ValueError("a length cannot be negative")
         yield from self._send_gathered()
@@ -306,7 +359,7 @@ class Stream:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.length}
         if whence not in base:
             raise ValueError(f"no such whence: {whence!r}")
-        position = base[whence] + offset
+        position = position_of(base[whence] + operator.index(offset))
         if position < 0:
             raise ValueError(f"a position cannot be negative: {position}")
         self.position = position
@@ -326,11 +379,15 @@ class Stream:
         """Store what was written; in a transaction of the stream, commit."""
         if self.closed:
             return
+        if self._process != os.getpid():
+            raise errors.ProgrammingError("the file was opened by another process")
         yield from self._send_gathered()
         self.closed = True
         try:
             if self.changed and self.writes:
                 yield from self._store()
+            elif self.transaction.own:
+                self.transaction.own = yield from self.transaction.goes_on()
             elif self.transaction.usable():
                 yield from self._close_handle()
             yield from self.transaction.commit()
@@ -358,6 +415,8 @@ class Stream:
         self.closed = True
         self._ahead.forget()
         self._gathered_len = 0
+        if self._process != os.getpid():
+            return
         if self.transaction.own:
             yield from self.transaction.roll_back()
         elif not self.place.conn.closed and self.transaction.usable():

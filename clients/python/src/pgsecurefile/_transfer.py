@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import operator
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Union
 
 from psycopg import Connection
@@ -15,13 +16,11 @@ from psycopg.sql import SQL, Composable, Literal
 from ._place import Place, Table, one_key_column, place_of, table_name
 from ._server import server_of
 from ._steps import AnyConnection, Ask, Block, Name, Steps, run
-from ._stream import WINDOW_PIECES, Stream
+from ._stream import MAX_BYTES, WINDOW_PIECES, Stream, position_of
 from ._wire import PIECE_BYTES
 
 VALUE_BYTES = 1024 * 1024
 """Up to this length a value goes as one parameter or result, above in pieces."""
-
-MAX_BYTES = 2**63 - 1
 
 WINDOW_BYTES = 4 * WINDOW_PIECES * PIECE_BYTES
 
@@ -37,6 +36,15 @@ def at(place: Steps[Place], work: Callable[[Place], Steps[int]]) -> Steps[int]:
 # ---- put ----
 
 
+def check_source(source: Any) -> None:
+    if hasattr(source, "read") or isinstance(source, (str, os.PathLike)):
+        return
+    try:
+        memoryview(source)
+    except TypeError:
+        raise TypeError(f"the source is to be bytes, a path, or an object with read(), not {type(source).__name__}") from None
+
+
 class Source:
     """Bytes, a path, or an object with read(); read in pieces, with progress."""
 
@@ -46,11 +54,12 @@ class Source:
         self.ended = False
         self.total: int | None = None
         self._close = False
+        check_source(source)
         if isinstance(source, (str, os.PathLike)):
             source = open(source, "rb", buffering=0)
             self._close = True
             self.total = os.fstat(source.fileno()).st_size
-        elif isinstance(source, (bytes, bytearray, memoryview)):
+        elif not hasattr(source, "read"):
             self.total = memoryview(source).nbytes
             source = _Bytes(source)
         self._source = source
@@ -109,7 +118,8 @@ class _Bytes:
     """Bytes as a source, without a copy of all of them."""
 
     def __init__(self, data: Any) -> None:
-        self._view = memoryview(data).cast("B")
+        view = memoryview(data)
+        self._view = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
 
     def read(self, size: int) -> bytes:
         data = bytes(self._view[:size])
@@ -143,7 +153,7 @@ def put(
     table: Table,
     column: str,
     key: Any = None,
-    source: Any = b"",
+    source: Any = None,
     *,
     where: str | Composable | None = None,
     params: Sequence[Any] = (),
@@ -299,6 +309,7 @@ def get(
     if resume:
         from ._resume import get_steps as resumed
 
+        check_no_range(offset, length)
         return run(conn, at(place_of(conn, table, column, key, where, params), lambda p: resumed(p, target, progress, False)))
     sink = Sink(target, progress)
     complete = False
@@ -310,29 +321,38 @@ def get(
     return sink.bytes() if target is None else count
 
 
+def check_no_range(offset: int, length: int | None) -> None:
+    if offset != 0 or length is not None:
+        raise ValueError("resume fetches a whole value: offset and length cannot be given")
+
+
 def got(conn: AnyConnection, named: Any, offset: int, length: int | None, sink: Sink, whole: bool) -> Steps[int]:
-    if offset < 0 or (length is not None and length < 0):
+    offset, count = position_of(offset), MAX_BYTES if length is None else min(operator.index(length), MAX_BYTES)
+    if offset < 0 or count < 0:
         raise ValueError("offset and length cannot be negative")
     place = yield from place_of(conn, *named)
-    return (yield from get_steps(place, offset, MAX_BYTES if length is None else length, sink, whole))
+    return (yield from get_steps(place, offset, count, sink, whole))
 
 
 # ---- many ----
 
 
-def many_steps(conn: AnyConnection, table: Table, column: str, keys: Sequence[Any], key_column: str | None) -> Steps[list[bytes | None]]:
+def many_steps(conn: AnyConnection, table: Table, column: str, keys: Iterable[Any], key_column: str | None) -> Steps[list[bytes | None]]:
+    if isinstance(keys, (str, bytes)):
+        raise TypeError("keys are to be a list of keys, not one key")
+    keys = list(keys)
     name = table_name(table)
     yield from server_of(conn)
     by = key_column or (yield from one_key_column(conn, name))
     query = SQL("SELECT {}, {} FROM {} WHERE {} = ANY (%s)").format(Name(by), Name(column), name, Name(by))
-    answer = yield Ask(query, (list(keys),))
+    answer = yield Ask(query, (keys,))
     found = dict(answer.rows)
     if not found.keys() <= set(keys):
         raise TypeError(f"keys have to be of the type that the driver gives for {by}: {type(next(iter(found))).__name__}")
     return [found.get(key) for key in keys]
 
 
-def get_many(conn: Connection[Any], table: Table, column: str, keys: Sequence[Any], *, key_column: str | None = None) -> list[bytes | None]:
+def get_many(conn: Connection[Any], table: Table, column: str, keys: Iterable[Any], *, key_column: str | None = None) -> list[bytes | None]:
     """The values of many keys, in their order, by one statement.
 
     None stands for a row that is not there, and for NULL.  key_column is the primary key,

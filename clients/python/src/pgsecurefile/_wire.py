@@ -9,6 +9,7 @@ psycopg resumes a generator with None after an interrupt.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Union
@@ -35,10 +36,14 @@ def int8(value: int) -> bytes:
     return struct.pack("!q", value)
 
 
+def check_no_pipeline(pgconn: PGconn) -> None:
+    if pgconn.pipeline_status != PipelineStatus.OFF:
+        raise errors.ProgrammingError("values cannot be read or written inside of a pipeline of the connection")
+
+
 def check_free(pgconn: PGconn) -> None:
     """The connection has to be free for a window of pieces."""
-    if pgconn.pipeline_status != PipelineStatus.OFF:
-        raise errors.ProgrammingError("files cannot be read or written inside of a pipeline of the connection")
+    check_no_pipeline(pgconn)
     if pgconn.transaction_status == TransactionStatus.ACTIVE:
         raise errors.ProgrammingError("the connection is busy: end the stream() or copy() that is in progress")
 
@@ -65,6 +70,32 @@ def _error_of(result: PGresult) -> Exception | None:
     return None
 
 
+# ---- after an interrupt ----
+
+
+def unfinished(pgconn: PGconn) -> bool:
+    """Whether a window has ended before its answers, as by Ctrl-C between two of them."""
+    if pgconn.status == ConnStatus.BAD:
+        return False
+    return pgconn.pipeline_status != PipelineStatus.OFF or pgconn.transaction_status == TransactionStatus.ACTIVE
+
+
+def end_all(pgconn: PGconn) -> PQGen[None]:
+    """Take the answers that are due."""
+    piped = pgconn.pipeline_status != PipelineStatus.OFF
+    if piped:
+        pgconn.pipeline_sync()
+    yield from _flushed(pgconn)
+    while pgconn.status != ConnStatus.BAD:
+        result = yield from _next_result(pgconn)
+        if piped and result is not None and result.status == ExecStatus.PIPELINE_SYNC:
+            with contextlib.suppress(errors.OperationalError):  # there are more
+                pgconn.exit_pipeline_mode()
+                return
+        if not piped and result is None:
+            return
+
+
 # ---- reading ----
 
 
@@ -76,13 +107,12 @@ def read_command(schema: str) -> bytes:
     return (
         f"SELECT {schema}.securefile_seek($1, $2 OPERATOR(pg_catalog.+) o, 0),"
         f" {schema}.securefile_read($1, LEAST($4, $3 OPERATOR(pg_catalog.-) o)::pg_catalog.int4)"
-        " FROM pg_catalog.generate_series(0::pg_catalog.int8, $3 OPERATOR(pg_catalog.-) 1::pg_catalog.int8, $4) AS o"
+        " FROM (SELECT pg_catalog.generate_series(0::pg_catalog.int8, $3 OPERATOR(pg_catalog.-) 1::pg_catalog.int8, $4) AS o) AS s"
     ).encode()
 
 
 def read_window(pgconn: PGconn, command: bytes, handle: int, offset: int, length: int, take: Callable[[bytes], object]) -> PQGen[None]:
     """Hand the bytes of a range to take(), a piece at a time, as they arrive."""
-    check_free(pgconn)
     pgconn.send_query_params(
         command,
         [int4(handle), int8(offset), int8(length), int8(PIECE_BYTES)],
@@ -138,7 +168,11 @@ class _Commands:
 
     def end(self) -> PQGen[None]:
         """Take all answers."""
-        self.pgconn.pipeline_sync()
+        try:
+            self.pgconn.pipeline_sync()
+        except errors.OperationalError:  # whose text tells of pipelines only
+            why = self.pgconn.error_message.decode(errors="replace").strip()
+            raise self.failed or errors.OperationalError(why or "the connection is lost") from None
         yield from _flushed(self.pgconn)
         while True:
             result = yield from _next_result(self.pgconn)
@@ -160,7 +194,6 @@ def write_commands(schema: str) -> tuple[bytes, bytes]:
 
 def write_window(pgconn: PGconn, commands: tuple[bytes, bytes], handle: int, offset: int, pieces: Iterable[Piece]) -> PQGen[None]:
     """Write pieces from an offset on, in one pipeline; what pieces raises is raised."""
-    check_free(pgconn)
     pgconn.enter_pipeline_mode()
     sent = _Commands(pgconn)
     number = int4(handle)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import io
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from ._place import Table, place_of
 from ._server import register_async as register
 from ._steps import Steps, run_async
 from ._stream import Stream, Target
-from ._transfer import Progress, Sink, Source, at, got, many_steps, put_steps
+from ._transfer import Progress, Sink, Source, at, check_no_range, check_source, got, many_steps, put_steps
 from ._wire import PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ class AsyncSecureFile:
     def __init__(self, conn: AsyncConnection[Any], stream: Stream) -> None:
         self._conn = conn
         self._stream = stream
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.mode} of {self._stream}>"
 
     @property
     def mode(self) -> str:
@@ -64,7 +67,7 @@ class AsyncSecureFile:
 
     async def read(self, size: int | None = -1) -> bytes:
         self._check(self._stream.reads, "not readable")
-        want = self._stream.length if size is None or size < 0 else size
+        want = self._stream.size_of(size)
         held = self._stream.held(want)
         if held is not None:
             return bytes(held)
@@ -179,7 +182,7 @@ async def put(
     table: Table,
     column: str,
     key: Any = None,
-    source: Any = b"",
+    source: Any = None,
     *,
     where: str | Composable | None = None,
     params: Sequence[Any] = (),
@@ -193,6 +196,7 @@ async def put(
 
         found = place_of(conn, table, column, key, where, params, values)
         return await run_async(conn, at(found, lambda p: resumed(p, source, progress, True)))
+    check_source(source)
     if inspect.iscoroutinefunction(getattr(source, "read", None)):
         async with open(conn, table, column, key, "wb", where=where, params=params, values=values) as file:
             while piece := await source.read(PIECE_BYTES):
@@ -228,6 +232,7 @@ async def get(
     if resume:
         from ._resume import get_steps as resumed
 
+        check_no_range(offset, length)
         found = place_of(conn, table, column, key, where, params)
         return await run_async(conn, at(found, lambda p: resumed(p, target, progress, True)))
     sink = Sink(target, progress)
@@ -241,7 +246,7 @@ async def get(
 
 
 async def get_many(
-    conn: AsyncConnection[Any], table: Table, column: str, keys: Sequence[Any], *, key_column: str | None = None
+    conn: AsyncConnection[Any], table: Table, column: str, keys: Iterable[Any], *, key_column: str | None = None
 ) -> list[bytes | None]:
     """pgsecurefile.get_many()."""
     return await run_async(conn, many_steps(conn, table, column, keys, key_column))
