@@ -6,11 +6,13 @@ import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from unittest import mock
 
 import fsspec
 from common import DATA, LONG, MB, Server
 
 import pgsecurefile
+from pgsecurefile import _wire
 
 
 class Installed(unittest.TestCase):
@@ -114,6 +116,39 @@ class FileSystem(Server):
             parts = pool.map(lambda start: self.fs.cat_file("a", start, start + 100_000), range(0, len(DATA), 100_000))
         self.assertEqual(b"".join(parts), DATA)
 
+    def test_times(self):
+        """the column modified is set by each way to write"""
+        with self.fs.open("open", "wb") as file:
+            file.write(b"1")
+        self.fs.pipe_file("pipe", b"2")
+        with tempfile.NamedTemporaryFile() as file:
+            self.fs.put_file(file.name, "put")
+        for name in "open", "pipe", "put":
+            self.fs.cp_file(name, f"copy/{name}")
+        begun = self.conn.execute("UPDATE docs SET changed = NULL RETURNING clock_timestamp() - interval '1 min'").fetchone()[0]
+        self.assertRaisesRegex(ValueError, "changed is NULL for put", self.fs.modified, "put")
+        for name in "open", "pipe", "put":
+            self.fs.cp_file(f"copy/{name}", name)
+            self.assertGreater(self.fs.modified(name), begun)
+            self.conn.execute("UPDATE docs SET changed = NULL")
+            self.fs.pipe_file(name, b"3")
+            self.assertGreater(self.fs.modified(name), begun)
+
+    def test_options(self):
+        """an option that is not known is an error"""
+        self.assertRaisesRegex(TypeError, "no option colum$", fsspec.filesystem, "securefile", table="docs", colum="document")
+        fsspec.filesystem("securefile", table="docs", use_listings_cache=False, skip_instance_cache=True)
+
+    def test_server_restarts(self):
+        """connections that the server has closed are not used again"""
+        self.fs.pipe_file("a", b"1")
+        conns = [self.fs.take() for _ in range(3)]
+        for conn in conns:
+            self.fs.give(conn)
+            self.conn.execute("SELECT pg_terminate_backend(%s, 10000)", (conn.info.backend_pid,))
+        self.assertEqual(self.fs.cat_file("a"), b"1")
+        self.assertEqual(len(self.fs._idle), 1)
+
     @unittest.skipUnless(LONG, "a part of the long form")
     def test_pandas(self):
         """pandas and pyarrow write and read Parquet, by ranges"""
@@ -124,6 +159,15 @@ class FileSystem(Server):
         frame.to_parquet("securefile://d/a.parquet", storage_options={"table": "docs"}, row_group_size=50_000)
         read = pandas.read_parquet("securefile://d/a.parquet", storage_options={"table": "docs"}, columns=["c3"])
         self.assertTrue(read["c3"].equals(frame["c3"]))
+        frame.to_csv("securefile://c/a.csv", index=False, storage_options={"table": "docs"})
+        self.assertTrue(pandas.read_csv("securefile://c/a.csv", storage_options={"table": "docs"}).equals(frame))
+        fetch = _wire.read_window
+        with mock.patch("pgsecurefile._wire.read_window", side_effect=fetch) as fetched, self.fs.open("d/a.parquet") as file:
+            group = pyarrow.parquet.ParquetFile(file).read_row_group(2, columns=["c1"])
+        self.assertEqual(group.num_rows, 50_000)
+        lengths = [call.args[4] for call in fetched.call_args_list]
+        self.assertGreater(len(lengths), 0)
+        self.assertLess(sum(lengths), self.fs.size("d/a.parquet") / 5)
         table = pyarrow.parquet.read_table("d", filesystem=self.fs)
         self.assertEqual(table.num_rows, 500_000)
         self.assertGreater(self.fs.size("d/a.parquet"), MB)

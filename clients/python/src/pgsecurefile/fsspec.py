@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import psycopg
@@ -24,6 +24,19 @@ from ._steps import Name, ask, run
 from ._transfer import get, get_many, put
 
 __all__ = ["SecureFileSystem"]
+
+
+_OPTIONS = {"asynchronous", "batch_size", "listings_expiry_time", "loop", "max_paths", "skip_instance_cache", "use_listings_cache"}
+"""Those of all file systems."""
+
+
+def _lives(conn: psycopg.Connection[Any]) -> bool:
+    """Whether the server has not closed an idle connection, as far as this side has been told."""
+    if not conn.closed:
+        with contextlib.suppress(psycopg.OperationalError):
+            conn.pgconn.consume_input()  # its last message
+            conn.pgconn.consume_input()  # and the end
+    return not conn.closed
 
 
 class _File(SecureFile):
@@ -62,7 +75,7 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     dsn: as psycopg.connect() wants it; table, column: where the values are; key: the text
     column with the paths, the primary key if none is named; modified, created: columns of
-    times, if there are any.
+    times, if there are any; modified is set at each change.
     """
 
     protocol = "securefile"
@@ -78,6 +91,9 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
         created: str | None = None,
         **kwargs: Any,
     ) -> None:
+        unknown = kwargs.keys() - _OPTIONS
+        if unknown:
+            raise TypeError(f"the file system securefile has no option {', '.join(sorted(unknown))}")
         super().__init__(**kwargs)
         self.dsn, self.table, self.column = dsn, table, column
         self._times = {"mtime": modified, "created": created}
@@ -95,7 +111,7 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 self._idle, self._process = [], os.getpid()
             while self._idle:
                 conn = self._idle.pop()
-                if not conn.closed:
+                if _lives(conn):
                     return conn
         return psycopg.connect(self.dsn, autocommit=True)
 
@@ -118,6 +134,10 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
             while self._idle:
                 self._idle.pop().close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_idle") and self._process == os.getpid():
+            self.close()
+
     def _row(self, conn: psycopg.Connection[Any], path: str) -> dict[str, str]:
         return {self._key_column(conn): self._strip_protocol(path)}
 
@@ -127,9 +147,16 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._key
 
     def _query(self, text: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """{t}, {k} and {c} are the table, the key and the column, {times} the columns of times."""
+        """{t}, {k} and {c} are the table, the key and the column, {times} the columns of times.
+
+        {set}, and {also} with {now}, set the time of the last change.
+        """
+        modified = self._times["mtime"]
         with self._connection() as conn:
             names: dict[str, Composable] = {
+                "set": SQL(", {} = pg_catalog.now()").format(Name(modified)) if modified else SQL(""),
+                "also": SQL(", {}").format(Name(modified)) if modified else SQL(""),
+                "now": SQL(", pg_catalog.now()" if modified else ""),
                 "t": table_name(self.table),
                 "k": Name(self._key_column(conn)),
                 "c": Name(self.column),
@@ -179,8 +206,15 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _time(self, path: str, what: str) -> datetime:
         if self._times[what] is None:
             raise NotImplementedError("no column of times was named")
-        time: datetime = self.info(path)[what]
+        time: datetime | None = self.info(path).get(what)
+        if time is None:
+            raise ValueError(f"{self._times[what]} is NULL for {path}")
         return time
+
+    def _values(self) -> dict[str, datetime]:
+        """What is set with a value."""
+        modified = self._times["mtime"]
+        return {modified: datetime.now(timezone.utc)} if modified else {}
 
     # ---- contents ----
 
@@ -189,7 +223,7 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ) -> SecureFile:
         conn = self.take()
         try:
-            stream = run(conn, opened(conn, self.table, self.column, self._row(conn, path), mode, None, (), None))
+            stream = run(conn, opened(conn, self.table, self.column, self._row(conn, path), mode, None, (), self._values()))
         except BaseException:
             self.give(conn)
             raise
@@ -224,7 +258,7 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if mode == "create" and self.exists(path):
             raise FileExistsError(path)
         with self._connection() as conn:
-            put(conn, self.table, self.column, self._row(conn, path), value)
+            put(conn, self.table, self.column, self._row(conn, path), value, values=self._values())
 
     def put_file(self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any) -> None:
         if os.path.isdir(lpath):
@@ -233,7 +267,8 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileExistsError(rpath)
         callback.set_size(os.path.getsize(lpath))
         with self._connection() as conn:
-            put(conn, self.table, self.column, self._row(conn, rpath), lpath, progress=lambda done, _: callback.absolute_update(done))
+            row, values = self._row(conn, rpath), self._values()
+            put(conn, self.table, self.column, row, lpath, values=values, progress=lambda done, _: callback.absolute_update(done))
 
     def get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any) -> None:
         if self.isdir(rpath):
@@ -262,8 +297,8 @@ class SecureFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if self.isdir(source):
             return
         copied = self._query(
-            "WITH source AS (SELECT {c} AS value FROM {t} WHERE {k} = %s), updated AS (UPDATE {t} SET {c} = source.value"
-            " FROM source WHERE {k} = %s RETURNING 1), inserted AS (INSERT INTO {t} ({k}, {c}) SELECT %s, value FROM source"
+            "WITH source AS (SELECT {c} AS value FROM {t} WHERE {k} = %s), updated AS (UPDATE {t} SET {c} = source.value{set}"
+            " FROM source WHERE {k} = %s RETURNING 1), inserted AS (INSERT INTO {t} ({k}, {c}{also}) SELECT %s, value{now} FROM source"
             " WHERE NOT EXISTS (SELECT FROM updated) RETURNING 1) SELECT 1 FROM updated UNION ALL SELECT 1 FROM inserted",
             source,
             target,
