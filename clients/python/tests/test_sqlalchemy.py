@@ -60,6 +60,15 @@ class Types(Server):
             session.rollback()
         self.assertEqual((self.stored(), self.stored("b")), (b"new" + DATA[3:], b"b"))
 
+    def test_literals(self):
+        """bytes in SQL as text, as Alembic writes it with --sql"""
+        for data in (b"", b"\\x4142", b"a'b\\", bytes(range(256))):
+            column = SecureFile().literal_processor(self.engine.dialect)(data)
+            self.conn.execute(f"INSERT INTO docs VALUES ('a', {column}) ON CONFLICT (name) DO UPDATE SET document = excluded.document")
+            self.assertEqual(self.stored(), data)
+            query = select(Doc.name).where(Doc.document == data).compile(self.engine, compile_kwargs={"literal_binds": True})
+            self.assertEqual(self.conn.execute(str(query)).fetchall(), [("a",)])
+
     def test_alembic(self):
         """autogenerate finds no difference, whatever the options are"""
         with self.engine.connect() as conn:

@@ -5,11 +5,12 @@ Importing this module teaches reflection, and so Alembic, the type.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from psycopg import Connection
 from sqlalchemy import Connection as CoreConnection
-from sqlalchemy import LargeBinary
+from sqlalchemy import Dialect, LargeBinary
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
@@ -23,8 +24,13 @@ class SecureFile(LargeBinary):
     cache_ok = True
 
     def __init__(self, *options: str) -> None:
+        """The options of the type, as "nocache"."""
         super().__init__()
         self.options = options
+
+    def literal_processor(self, dialect: Dialect) -> Callable[[Any], str]:
+        """Hex digits: the text form of other bytes has escapes."""
+        return lambda value: "'\\x" + bytes(value).hex() + "'"
 
 
 @compiles(SecureFile, "postgresql")
