@@ -14,7 +14,7 @@ use Test::More;
 
 my $mb = mb(1);
 my $unit = 131072;
-my $node = new_cluster('dump_delta', conf => [ master_key() ]);
+my $node = new_cluster('dump_delta', conf => [ master_key(), 'wal_recycle = off', 'wal_init_zero = off' ]);
 enter($node);
 
 ends(2, qr/--no-verify wants --delta/, '--no-verify alone', 'dump', '-t', 'docs', 'd', '--no-verify');
@@ -192,7 +192,7 @@ run_log([ 'cp', '-a', $data, "$data.before" ]) or die 'could not copy the cluste
 $node->start;
 sql("UPDATE hash SET document = document || blob(12, 200000) || blob(13, 300000) WHERE id = 1");
 dump_of('hash');
-$node->stop;
+$node->stop('immediate');
 run_log([ 'rm', '-rf', $data ]);
 run_log([ 'mv', "$data.before", $data ]) or die 'could not put the cluster back';
 $node->start;

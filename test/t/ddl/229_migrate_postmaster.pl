@@ -175,7 +175,7 @@ sub migrate_through
 		my $more = $point eq 'abort' ? ', abort => true' : '';
 		my $alone = ($deaths++ + $turn) % 2;
 		my $name = "$from to $to, killed " . ($alone ? 'alone' : 'with all') . " at $point";
-		ok(held($node, $session, "migrate_$point", call($to, $more), skip => $point =~ /row|compare|unlink/ ? int(rand(3)) : 0), $name);
+		ok(held($node, $session, "migrate_$point", call($to, $more), skip => $point =~ /row|compare|unlink/ ? int(rand(3)) : 0), $name) or die 'a migration does not come there';
 		kill_postmaster($alone);
 		eval { $_->quit } foreach $session, @writers;
 		is(sql('SELECT differing()'), 0, 'no row differs');
