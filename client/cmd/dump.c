@@ -78,6 +78,26 @@ check_column(Session *session, const Dump *dump, const DumpColumn *column, const
 	return dump->options->table == NULL;
 }
 
+/* Tell if the column that is the key by -k does not tell all rows apart.  They are dumped. */
+static bool
+tell_unclear(Session *session, const Dump *dump, const DumpColumn *column, const char *extension,
+			 Failure *failure)
+{
+	Failure		told;
+	char	   *unclear;
+
+	if (dump->options->key == NULL)
+		return true;
+	if (!dumpcolumn_check_key(session, column, extension, dump->longer, &unclear, failure))
+		return false;
+	if (unclear == NULL)
+		return true;
+	failure_say(&told, "%s", unclear);
+	output_failed(column->quoted_table, &told);
+	free(unclear);
+	return true;
+}
+
 /* Leave out what cannot be dumped; the others are. */
 static bool
 check_columns(Session *session, Dump *dump, const char *extension, Failure *failure)
@@ -91,8 +111,11 @@ check_columns(Session *session, Dump *dump, const char *extension, Failure *fail
 
 		if (!check_column(session, dump, &found->columns[i], extension, &kept, failure))
 			return false;
-		if (kept)
-			found->columns[count++] = found->columns[i];
+		if (!kept)
+			continue;
+		if (!tell_unclear(session, dump, &found->columns[i], extension, failure))
+			return false;
+		found->columns[count++] = found->columns[i];
 	}
 	found->count = count;
 	return count > 0 || failure_say(failure, "no column is left to dump");

@@ -73,7 +73,6 @@ typedef struct Dump
 	Earlier    *earlier;		/* for each column; under that lock */
 	_Atomic int64_t reused;		/* bytes out of earlier objects */
 	atomic_bool broken;			/* it cannot become a dump; the user knows why */
-	atomic_bool warned;			/* a kept hash was wrong */
 } Dump;
 
 /* Settings of a session, with which values mean the same wherever they are restored. */

@@ -389,6 +389,38 @@ dumpcolumn_has_longer(Session *session, const DumpColumn *column, const char *ex
 }
 
 /*
+ * Which keys are null, or of several rows: the user has said which column is the key.  *unclear is
+ * null if there are none.
+ */
+bool
+dumpcolumn_check_key(Session *session, const DumpColumn *column, const char *extension,
+					 int64_t longer, char **unclear, Failure *failure)
+{
+	const char *key = column->rows[column->keys[0]].quoted;
+	const char *only = column->partitioned || column->distributed ? "" : "ONLY ";
+	char	   *condition = longer_than(column, extension, longer);
+	char	   *sql = text_make("SELECT pg_catalog.count(*),"
+								"  pg_catalog.min(pg_catalog.left(d.k, 100))"
+								" FROM (SELECT %s::pg_catalog.text COLLATE pg_catalog.\"C\""
+								"  FROM %s%s%s GROUP BY 1"
+								"  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1 OR"
+								"   (%s::pg_catalog.text COLLATE pg_catalog.\"C\") IS NULL) d (k)",
+								key, only, column->quoted_table, condition, key);
+	PGresult   *result = session_rows(session, failure, 2, sql, 0, NULL);
+
+	*unclear = NULL;
+	if (PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "0") != 0)
+		*unclear = text_make("keys that are null, or of several rows: %s%s%s\n"
+							 "Hint: restore cannot tell these rows apart. Say with -k another column.",
+							 PQgetvalue(result, 0, 0), PQgetisnull(result, 0, 1) ? "" : ", as ",
+							 PQgetvalue(result, 0, 1));
+	PQclear(result);
+	free(sql);
+	free(condition);
+	return result != NULL;
+}
+
+/*
  * The tags of the parts of a file.  The functions of a distributed table's columns would have to
  * be called where its rows are.
  */

@@ -81,6 +81,11 @@ extern bool dumpcolumn_has_longer(Session *session, const DumpColumn *column,
 								  const char *extension, int64_t longer, bool *has,
 								  Failure *failure);
 
+/* Tell which keys restore could not find: why, or null.  False after a failure. */
+extern bool dumpcolumn_check_key(Session *session, const DumpColumn *column,
+								 const char *extension, int64_t longer, char **unclear,
+								 Failure *failure);
+
 /* Is a name one of a list with commas? */
 extern bool dumpcolumn_is_listed(const char *list, const char *name);
 

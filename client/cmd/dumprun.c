@@ -164,7 +164,7 @@ fetch(Session *session, Dump *dump, Job *job, Delta *delta, bool *wrong, bool *b
 
 /* Tell of a kept hash that is not that of the file; the dump has the right one. */
 static void
-say_wrong(Dump *dump, const Job *job)
+say_wrong(const Job *job)
 {
 	Failure		failure;
 
@@ -172,7 +172,6 @@ say_wrong(Dump *dump, const Job *job)
 				"Hint: The dump has the file. Check the table with securefile verify, and store the file anew.",
 				job->sha256);
 	output_failed(job->name, &failure);
-	atomic_store(&dump->warned, true);
 }
 
 /* Find out the SHA-256 if the list has none.  It stays "" if tags are enough, and differ. */
@@ -207,7 +206,7 @@ provide_with(Session *session, Dump *dump, Job *job, Delta *delta, bool *broken,
 	if (!good)
 		return false;
 	if (wrong)
-		say_wrong(dump, job);
+		say_wrong(job);
 	output_file(job->name, there ? ACTION_SAME : ACTION_GOT, job->length);
 	return true;
 }

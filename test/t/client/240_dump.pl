@@ -66,6 +66,9 @@ sub bytes_read { return sql(q{SELECT direct_read_bytes FROM securefile_stat WHER
 ends(3, qr/"?keyless"? has no primary key.*Hint: .*-k/s, 'no key', 'dump', '-t', 'keyless', 'k');
 ends(3, qr/no column "frob"/, 'no such column', 'dump', '-t', 'keyless', '-k', 'frob', 'k');
 ends(3, qr/no column "frob"/, 'no such other column', 'dump', '-t', 'docs', '--set-columns', 'note,frob', 'k');
+ends(0, qr/1 got/, 'a column that tells the rows apart', 'dump', '-t', 'keyless', '-k', 'name', 'k');
+sql(q{INSERT INTO keyless VALUES ('a', 'b'), (NULL, 'c')});
+ends(1, qr/keyless: keys that are null, or of several rows: 2, as a\nHint: .*2 got, 1 same, 1 failed/s, 'and one that does not', 'dump', '-t', 'keyless', '-k', 'name', 'k');
 my $first = ends(0, qr/^\d{4}-\d\d-\d\dT\d{6}\.\d{6}Z$/m, 'a dump', 'dump', '-t', 'docs', 'd');
 chomp $first;
 is(scalar(() = `find d/objects -type f` =~ /\n/g), 62, 'equal files are one object');
