@@ -99,17 +99,15 @@ securefile_migrate_worker(Datum arg)
 
 /* The twin of an index, if it is there and complete.  One that is not is dropped. */
 static bool
-is_built(const SfFinding *finding)
+is_built(const SfMigration *m, const SfFinding *finding)
 {
-	Oid			schema = get_rel_namespace(finding->oid);
-	char	   *twin = sfi_rename_twin(finding->name);
 	Oid			twin_oid;
 	HeapTuple	index;
 	bool		valid;
 
 	/* another process has made it */
 	AcceptInvalidationMessages();
-	twin_oid = get_relname_relid(twin, schema);
+	twin_oid = sfi_rename_twin_index(m, finding);
 	if (!OidIsValid(twin_oid))
 		return false;
 	index = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(twin_oid));
@@ -118,8 +116,12 @@ is_built(const SfFinding *finding)
 	valid = ((Form_pg_index) GETSTRUCT(index))->indisvalid;
 	ReleaseSysCache(index);
 	if (!valid)
+	{
+		char	   *schema = get_namespace_name(get_rel_namespace(twin_oid));
+
 		sfi_migrate_run_as_caller("DROP INDEX %s",
-								  quote_qualified_identifier(get_namespace_name(schema), twin));
+								  quote_qualified_identifier(schema, get_rel_name(twin_oid)));
+	}
 	return valid;
 }
 
@@ -165,10 +167,10 @@ sfi_build_indexes(SfMigration *m, List *dependents)
 		SfFinding  *finding = lfirst(lc);
 
 		if (finding->what != SF_DEPENDS_INDEX || strcmp(finding->action, SF_ACTION_REBUILT) != 0 ||
-			is_built(finding))
+			is_built(m, finding))
 			continue;
 		order_index(m, finding);
-		if (!is_built(finding))
+		if (!is_built(m, finding))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("could not build index \"%s\" for the new column \"%s\"", finding->name,

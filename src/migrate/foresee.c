@@ -32,6 +32,8 @@ PG_FUNCTION_INFO_V1(securefile_migrate_report);
 
 #define NUMBERS_SHOWN		10
 
+#define NAME_IS_NEEDED	"Its name is needed for a while: drop it, or rename it."
+
 /* ---- the rows ---- */
 
 /* Values of one kind: how many, and the first ones by their numbers. */
@@ -298,8 +300,29 @@ add_names(SfMigration *m, List *findings)
 		if (get_attnum(m->table_oid, names[i]) != InvalidAttrNumber)
 			findings = lappend(findings,
 							   sfi_migrate_finding("column", psprintf("column %s", names[i]),
-												   SF_ACTION_REFUSES,
-												   "Its name is needed for a while: drop it, or rename it."));
+												   SF_ACTION_REFUSES, NAME_IS_NEEDED));
+	}
+	return findings;
+}
+
+/* So must those of constraints and indexes that are made again. */
+static List *
+add_twins(SfMigration *m, List *dependents)
+{
+	List	   *findings = list_copy(dependents);
+	ListCell   *lc;
+
+	if (m->phase != SF_MIGRATE_NONE)
+		return findings;
+	foreach(lc, dependents)
+	{
+		SfFinding  *finding = lfirst(lc);
+
+		if (sfi_rename_is_taken(m, finding))
+			findings = lappend(findings,
+							   sfi_migrate_finding(finding->kind,
+												   psprintf("name %s", sfi_rename_twin(finding->name)),
+												   SF_ACTION_REFUSES, NAME_IS_NEEDED));
 	}
 	return findings;
 }
@@ -310,7 +333,7 @@ sfi_migrate_report(SfMigration *m, bool with_rows)
 	List	   *findings = add_names(m, sfi_migrate_dependents(m));
 
 	try_indexes(m, findings);
-	findings = add_generated(m, findings);
+	findings = add_generated(m, add_twins(m, findings));
 	findings = add_publications(m, findings);
 	findings = add_properties(m, findings);
 	return with_rows ? add_rows(m, findings) : findings;

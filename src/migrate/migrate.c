@@ -154,9 +154,16 @@ bring_all(SfMigration *m)
 	}
 }
 
+/* Constraints that others have added meanwhile are made for the new column, too. */
 static void
 validate(SfMigration *m)
 {
+	if (sfi_rename_lacks_checks(m, sfi_migrate_dependents(m)))
+	{
+		sfi_migrate_lock(m);
+		sfi_rename_add_checks(m, sfi_migrate_dependents(m));
+		SPI_commit();
+	}
 	sfi_migrate_validate_helpers(m);
 	sfi_rename_validate(m, sfi_migrate_dependents(m));
 	SF_FAULT(migrate_validated);
@@ -212,13 +219,17 @@ swap(SfMigration *m)
 		{
 			dependents = sfi_migrate_report(m, false);
 			sfi_migrate_refuse(m, dependents);
-			sfi_swap_columns(m, dependents);
-			SF_FAULT(migrate_swapped);
-			SPI_commit();
-			return;
+			if (!sfi_rename_lacks_twins(m, dependents))
+			{
+				sfi_swap_columns(m, dependents);
+				SF_FAULT(migrate_swapped);
+				SPI_commit();
+				return;
+			}
 		}
 		SPI_commit();
 		bring_all(m);
+		validate(m);
 	}
 }
 

@@ -348,6 +348,18 @@ extern void sfi_rename_validate(SfMigration *m, List *dependents);
 extern Node *sfi_rename_index_statement(const char *definition, const char *from, const char *to,
 										const char *name);
 
+/*
+ * The index that is such a twin, or InvalidOid; ERROR if another relation has its name.  In SPI.
+ */
+extern Oid	sfi_rename_twin_index(const SfMigration *m, const SfFinding *finding);
+
+/* Is there a constraint, or an index either, that has no twin yet?  Others may have made it. */
+extern bool sfi_rename_lacks_checks(const SfMigration *m, List *dependents);
+extern bool sfi_rename_lacks_twins(const SfMigration *m, List *dependents);
+
+/* Before a migration begins: does something have the name of the twin that it would need? */
+extern bool sfi_rename_is_taken(const SfMigration *m, const SfFinding *finding);
+
 /* The name that such a twin of a constraint or an index has until the swap; palloc'd. */
 extern char *sfi_rename_twin(const char *name);
 

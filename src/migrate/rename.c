@@ -16,6 +16,7 @@
 #include "catalog/pg_constraint.h"
 #include "commands/comment.h"
 #include "commands/defrem.h"
+#include "executor/spi.h"
 #include "migrate/migrate_internal.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -99,6 +100,14 @@ is_rebuilt(const SfFinding *finding, SfDepends what)
 	return finding->what == what && strcmp(finding->action, SF_ACTION_REBUILT) == 0;
 }
 
+/* Is the twin of a constraint there?  One that others have made is none, and is in the way. */
+static bool
+has_twin_check(const SfMigration *m, const SfFinding *finding)
+{
+	return OidIsValid(get_relation_constraint_oid(m->table_oid, sfi_rename_twin(finding->name),
+												  true));
+}
+
 static void
 add_check(SfMigration *m, const SfFinding *finding)
 {
@@ -121,7 +130,7 @@ sfi_rename_add_checks(SfMigration *m, List *dependents)
 
 	foreach(lc, dependents)
 	{
-		if (is_rebuilt(lfirst(lc), SF_DEPENDS_CHECK))
+		if (is_rebuilt(lfirst(lc), SF_DEPENDS_CHECK) && !has_twin_check(m, lfirst(lc)))
 			add_check(m, lfirst(lc));
 	}
 }
@@ -139,6 +148,66 @@ sfi_rename_validate(SfMigration *m, List *dependents)
 			sfi_migrate_run(m, "ALTER TABLE %s VALIDATE CONSTRAINT %s", m->table,
 							quote_identifier(sfi_rename_twin(finding->name)));
 	}
+}
+
+/* ---- twins ---- */
+
+Oid
+sfi_rename_twin_index(const SfMigration *m, const SfFinding *finding)
+{
+	char	   *twin = sfi_rename_twin(finding->name);
+	Oid			oid = get_relname_relid(twin, get_rel_namespace(finding->oid));
+
+	if (!OidIsValid(oid))
+		return InvalidOid;
+	sfi_migrate_run(m, "SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = %u"
+					" AND refclassid = 'pg_class'::regclass AND refobjid = %u AND refobjsubid = %d",
+					oid, m->table_oid, get_attnum(m->table_oid, m->beside));
+	if (SPI_processed == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_TABLE),
+				 errmsg("relation \"%s\" has the name that an index of column \"%s\" needs for a while",
+						twin, m->beside),
+				 errhint("Rename that relation, and call securefile_migrate() again.")));
+	return oid;
+}
+
+bool
+sfi_rename_lacks_checks(const SfMigration *m, List *dependents)
+{
+	ListCell   *lc;
+
+	foreach(lc, dependents)
+	{
+		if (is_rebuilt(lfirst(lc), SF_DEPENDS_CHECK) && !has_twin_check(m, lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
+bool
+sfi_rename_lacks_twins(const SfMigration *m, List *dependents)
+{
+	ListCell   *lc;
+
+	foreach(lc, dependents)
+	{
+		if (is_rebuilt(lfirst(lc), SF_DEPENDS_INDEX) &&
+			!OidIsValid(sfi_rename_twin_index(m, lfirst(lc))))
+			return true;
+	}
+	return sfi_rename_lacks_checks(m, dependents);
+}
+
+/* Before there is a new column, the name of a twin must be nobody's. */
+bool
+sfi_rename_is_taken(const SfMigration *m, const SfFinding *finding)
+{
+	if (is_rebuilt(finding, SF_DEPENDS_CHECK))
+		return has_twin_check(m, finding);
+	return is_rebuilt(finding, SF_DEPENDS_INDEX) &&
+		OidIsValid(get_relname_relid(sfi_rename_twin(finding->name),
+									 get_rel_namespace(finding->oid)));
 }
 
 /* ---- the swap ---- */
@@ -168,15 +237,17 @@ in_schema(Oid schema, const char *name)
 
 /* The old index goes; the new one takes its name and its comment. */
 static void
-swap_index(const SfFinding *finding)
+swap_index(const SfMigration *m, const SfFinding *finding)
 {
 	Oid			schema = get_rel_namespace(finding->oid);
 	char	   *comment = GetComment(finding->oid, RelationRelationId, 0);
 	char	   *twin = sfi_rename_twin(finding->name);
-	Oid			twin_oid = get_relname_relid(twin, schema);
+	bool		rebuilt = is_rebuilt(finding, SF_DEPENDS_INDEX);
+	Oid			twin_oid = rebuilt ? sfi_rename_twin_index(m, finding) : InvalidOid;
 
+	SF_ASSERT(!rebuilt || OidIsValid(twin_oid));
 	sfi_migrate_run_as_caller("DROP INDEX %s", in_schema(schema, finding->name));
-	if (!is_rebuilt(finding, SF_DEPENDS_INDEX) || !OidIsValid(twin_oid))
+	if (!rebuilt)
 		return;
 	sfi_migrate_run_as_caller("ALTER INDEX %s RENAME TO %s", in_schema(schema, twin),
 							  quote_identifier(finding->name));
@@ -196,6 +267,6 @@ sfi_rename_swap(SfMigration *m, List *dependents)
 		if (finding->what == SF_DEPENDS_CHECK)
 			swap_check(m, finding);
 		else if (finding->what == SF_DEPENDS_INDEX)
-			swap_index(finding);
+			swap_index(m, finding);
 	}
 }

@@ -219,6 +219,31 @@ sql('ALTER TABLE named RENAME other TO document_migrating');
 migrate(q{'named', 'document'});
 is(sql('SELECT convert_from(document, $$UTF8$$) FROM named'), 'one', 'it goes on when the names are back');
 
+# ---- constraints and indexes that are made meanwhile ----
+
+sql('CREATE TABLE grown (id int, document bytea)', 'INSERT INTO grown SELECT i, blob(i, 100) FROM generate_series(1, 50) i');
+foreach my $pass (1, 2)
+{
+	$session = background($node);
+	ok(held($node, $session, 'migrate_between', q{CALL securefile_migrate('grown', 'document', batch_bytes => 1000)}, skip => $pass == 1 ? 1 : 6), "pass $pass");
+	is(sql('SELECT pass FROM securefile_progress'), $pass, 'is held');
+	sql("CREATE INDEX i$pass ON grown USING hash (document)", "ALTER TABLE grown ADD CONSTRAINT c$pass CHECK (length(document) < 1000)");
+	resume($node, $session, 'migrate_between');
+	$session->quit;
+	is(sql(q{SELECT string_agg(c.relname, ' ' ORDER BY relname) FROM pg_index i JOIN pg_class c ON c.oid = indexrelid WHERE indrelid = 'grown'::regclass AND indisvalid}),
+		$pass == 1 ? 'i1' : 'i1 i2', 'indexes are those of the new column');
+	is(sql(q{SELECT string_agg(conname, ' ' ORDER BY conname) FROM pg_constraint WHERE conrelid = 'grown'::regclass AND convalidated}), $pass == 1 ? 'c1' : 'c1 c2', 'and constraints');
+	is(sql(q{SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'grown'::regclass AND attname = 'document'}, q{SELECT count(*) FROM grown WHERE document = blob(id, 100)}), "securefile\n50", 'which is there');
+	migrate(q{'grown', 'document', 'bytea'}) if $pass == 1;
+}
+arm($node, 'migrate_between', 'error');
+fails_with($node, q{CALL securefile_migrate('grown', 'document', 'bytea', batch_rows => 10)}, 'XX000', 'migrate_between');
+sql('CREATE TABLE i1_migrating (i int)');
+fails_with($node, q{CALL securefile_migrate('grown', 'document')}, '42P07', 'i1_migrating.*Rename that relation', 'a name that is taken meanwhile');
+sql('ALTER TABLE i1_migrating RENAME TO other_name');
+migrate(q{'grown', 'document'});
+is(sql(q{SELECT count(*) FROM pg_index WHERE indrelid = 'grown'::regclass}), 2, 'then it goes on, and no index is lost');
+
 # ---- names that need quotes; a dump in the middle ----
 
 sql('CREATE DATABASE again', 'CREATE SCHEMA "s 1"', 'CREATE TABLE "s 1"."T""b" ("Id" int PRIMARY KEY, "doc \'s" bytea NOT NULL DEFAULT $$\x01$$ CHECK ("doc \'s" <> $$\x02$$))',

@@ -72,6 +72,8 @@ in_the_way('function', 'CREATE FUNCTION g() RETURNS bigint LANGUAGE sql BEGIN AT
 in_the_way('publication', 'CREATE PUBLICATION p FOR TABLE docs', 'DROP PUBLICATION p');
 in_the_way('publication of all', 'CREATE PUBLICATION p FOR ALL TABLES', 'DROP PUBLICATION p');
 in_the_way('list of a publication', 'CREATE PUBLICATION p FOR TABLE docs (id, document)', 'DROP PUBLICATION p');
+in_the_way('name of an index', 'CREATE INDEX docs_h ON docs USING hash (document); CREATE TABLE docs_h_migrating ()', 'DROP TABLE docs_h_migrating; DROP INDEX docs_h');
+in_the_way('name of a constraint', 'ALTER TABLE docs ADD CONSTRAINT c CHECK (length(document) < 100), ADD CONSTRAINT c_migrating CHECK (id > 0)', 'ALTER TABLE docs DROP CONSTRAINT c, DROP CONSTRAINT c_migrating');
 in_the_way('other column', 'ALTER TABLE docs ADD document_migrated int', 'ALTER TABLE docs DROP document_migrated');
 is(sql('SELECT count(*) FROM pg_attribute WHERE attrelid = $$docs$$::regclass AND attnum > 0 AND NOT attisdropped'), 3, 'nothing was changed');
 
