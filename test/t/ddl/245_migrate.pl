@@ -128,6 +128,7 @@ sub meanwhile
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok(held($node, $session, $point, "CALL securefile_migrate($arguments)"), "a migration is at $point");
 	is(sql('SELECT table_name, column_name, pass, rewritten FROM securefile_progress'), 'docs|document_migrating|1|40', 'the view shows how far') if $point eq 'migrate_between';
+	fails_with($node, "CALL securefile_migrate($arguments)", '55006', 'another session is migrating', 'one session at a time');
 	sql(@statements);
 	resume($node, $session, $point);
 	$session->quit;
