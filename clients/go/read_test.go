@@ -224,4 +224,12 @@ func TestMissing(t *testing.T) {
 	if _, err = many.Open(ctx, conn); err == nil {
 		t.Fatal("two rows have the key")
 	}
+	for _, length := range []int{10, 3 << 20} {
+		_, err = many.Put(ctx, conn, bytes.NewReader(random(length)))
+		if err == nil || !strings.Contains(err.Error(), "several rows are go_docs.document(owner: both)") {
+			t.Fatalf("Put returned %v", err)
+		}
+	}
+	holds(t, conn, "null", []byte("x"))
+	holds(t, conn, "empty", []byte("x"))
 }

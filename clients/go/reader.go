@@ -86,7 +86,7 @@ func (r *Reader) open() error {
 		return err
 	}
 	if count > 1 {
-		return fmt.Errorf("pgsecurefile: several rows are %v", r.v)
+		return r.v.severalRows()
 	}
 	if handle == nil {
 		return r.v.missing()

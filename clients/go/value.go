@@ -13,6 +13,7 @@ package pgsecurefile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -96,15 +97,17 @@ func (v Value) from(s *statement) string {
 	return " FROM " + v.table() + " WHERE " + strings.Join(pairs, " AND ")
 }
 
-// store gives the statement that stores a value in the row that is there, or in a new one.
+// store gives the statement that stores a value in the row that is there, or in a new one.  The
+// subquery is an error, and no row is changed, if there are several.
 func (v Value) store(s *statement, value string) string {
 	setNames, setPlaces, setPairs := s.assign(v.Set)
 	keyNames, keyPlaces, keyPairs := s.assign(v.Key)
 	names := slices.Concat([]string{v.column()}, setNames, keyNames)
 	values := slices.Concat([]string{value}, setPlaces, keyPlaces)
 	setPairs = append([]string{v.column() + " = " + value}, setPairs...)
-	return "WITH changed AS (UPDATE " + v.table() + " SET " + strings.Join(setPairs, ", ") +
-		" WHERE " + strings.Join(keyPairs, " AND ") + " RETURNING 1)" +
+	where := " WHERE " + strings.Join(keyPairs, " AND ")
+	return "WITH changed AS (UPDATE " + v.table() + " SET " + strings.Join(setPairs, ", ") + where +
+		" AND (SELECT 1 FROM " + v.table() + where + ") = 1 RETURNING 1)" +
 		" INSERT INTO " + v.table() + " (" + strings.Join(names, ", ") + ")" +
 		" SELECT " + strings.Join(values, ", ") + " WHERE NOT EXISTS (SELECT FROM changed)"
 }
@@ -116,6 +119,18 @@ func (v Value) String() string {
 		names[i] = fmt.Sprintf("%s: %v", name, v.Key[name])
 	}
 	return v.Table + "." + v.Column + "(" + strings.Join(names, ", ") + ")"
+}
+
+// severalRows is the error for a key that several rows have.
+func (v Value) severalRows() error { return fmt.Errorf("pgsecurefile: several rows are %v", v) }
+
+// storeError makes one of what the server says to such a key.
+func (v Value) storeError(err error) error {
+	var ofServer *pgconn.PgError
+	if errors.As(err, &ofServer) && ofServer.Code == "21000" {
+		return errors.Join(v.severalRows(), err)
+	}
+	return err
 }
 
 func (v Value) check() error {

@@ -197,7 +197,7 @@ func (w *Writer) Close() error {
 		w.Abort()
 		return err
 	}
-	err := w.store()
+	err := w.v.storeError(w.store())
 	if err != nil {
 		w.fail(err)
 		w.Abort()

@@ -50,7 +50,7 @@ export class ReadStream extends Readable {
 				length(${place.column})::text AS length, xmin::text AS version ${place.from(statement)} LIMIT 2`,
 			statement.values);
 		if (rows.length > 1)
-			throw new Error(`several rows of ${place.value.table} have the key ${JSON.stringify(place.value.key)}`);
+			throw place.severalRows();
 		if (rows.length === 0 || rows[0].handle === null)
 			throw new NoSuchValue(place.value);
 		this.#handle = rows[0].handle;

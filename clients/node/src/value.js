@@ -62,12 +62,18 @@ export class Place {
 		return `FROM ${this.table} WHERE ${pairs(statement.assign(this.value.key), ' AND ')}`;
 	}
 
-	// Stores a value in the row that is there, or in a new one.
+	severalRows(cause) {
+		return new Error(`several rows of ${this.value.table} have the key ${JSON.stringify(this.value.key)}`, { cause });
+	}
+
+	// Stores a value in the row that is there, or in a new one.  The subquery is an error
+	// (21000), and no row is changed, if there are several.
 	store(statement, what) {
 		const set = [[this.column, what], ...statement.assign(this.value.set ?? {})];
 		const key = statement.assign(this.value.key);
 		const all = [...set, ...key];
-		return `WITH changed AS (UPDATE ${this.table} SET ${pairs(set, ', ')} WHERE ${pairs(key, ' AND ')} RETURNING 1)
+		return `WITH changed AS (UPDATE ${this.table} SET ${pairs(set, ', ')} WHERE ${pairs(key, ' AND ')}
+				AND (SELECT 1 FROM ${this.table} WHERE ${pairs(key, ' AND ')}) = 1 RETURNING 1)
 			INSERT INTO ${this.table} (${all.map(([name]) => name).join(', ')})
 			SELECT ${all.map(([, place]) => place).join(', ')} WHERE NOT EXISTS (SELECT FROM changed)`;
 	}

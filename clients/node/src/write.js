@@ -36,7 +36,10 @@ export class WriteStream extends Writable {
 	}
 
 	_final(callback) {
-		this.#follow(this.#store(), callback);
+		const store = this.#store().catch((error) => {
+			throw error.code === '21000' ? this.#place.severalRows(error) : error;
+		});
+		this.#follow(store, callback);
 	}
 
 	#follow(promise, callback) {

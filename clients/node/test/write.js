@@ -130,6 +130,14 @@ export async function serverRefuses() {
 	});
 }
 
+export async function severalRows(client) {
+	await client.query("INSERT INTO node_docs VALUES ('a', 'old', 'both')");
+	await client.query("UPDATE node_docs SET owner = 'both'");
+	for (const length of [10, 3 * MB])
+		await storesNothing(client, put(client, doc('', { key: { owner: 'both' } }), random(length)), /several rows of node_docs/);
+	await holds(client, 'a', Buffer.from('old'));
+}
+
 export async function names(client) {
 	await client.query(`DROP SCHEMA IF EXISTS "node odd" CASCADE; CREATE SCHEMA "node odd";
 		CREATE TABLE "node odd"."ta""ble" ("na%me" text, part int, "doc ument" securefile, owner text, PRIMARY KEY ("na%me", part))`);

@@ -471,6 +471,9 @@ class Places(Server):
         rows = self.conn.execute("""SELECT a, n FROM "Sch%ema"."T ""1" ORDER BY a""").fetchall()
         self.assertEqual(rows, [(1, 8), (2, 5)])
         self.assertRaises(SeveralRows, pgsecurefile.get, self.conn, table, 'do"c', where="a < 5")
+        for data in b"3", DATA:
+            self.assertRaises(SeveralRows, pgsecurefile.put, self.conn, table, 'do"c', where="a < 5", source=data)
+        self.assertEqual(pgsecurefile.get(self.conn, table, 'do"c', where="a = 2"), b"2")
         self.assertRaises(TypeError, pgsecurefile.get, self.conn, table, 'do"c', 1)
         self.assertRaises(TypeError, pgsecurefile.get, self.conn, table, 'do"c')
         for mode in "rb", "wb":

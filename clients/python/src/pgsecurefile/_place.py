@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
+from psycopg.errors import CardinalityViolation
 from psycopg.sql import SQL, Composable
 
 from ._errors import NoSuchValue, SeveralRows
@@ -52,10 +53,16 @@ class Place:
         return rows
 
     def update(self, value: Composable, *parameters: Any) -> Steps[int]:
+        """How many rows there are.  If there are several, the subquery is an error, and none is changed."""
         assignments = [SQL("{} = {}").format(self.column, value)]
         assignments += [SQL("{} = %s").format(Name(name)) for name in self.values]
-        query = SQL("UPDATE {} SET {} WHERE {}").format(self.table, SQL(", ").join(assignments), self.condition)
-        return (yield from ask(query, *parameters, *self.values.values(), *self.parameters)).touched
+        query = SQL("UPDATE {table} SET {changes} WHERE {condition} AND (SELECT 1 FROM {table} WHERE {condition}) = 1").format(
+            table=self.table, changes=SQL(", ").join(assignments), condition=self.condition
+        )
+        try:
+            return (yield from ask(query, *parameters, *self.values.values(), *self.parameters, *self.parameters)).touched
+        except CardinalityViolation as problem:
+            raise SeveralRows(f"several rows fit {self.what}") from problem
 
     def insert(self, value: Composable, *parameters: Any) -> Steps[None]:
         if self.key is None:

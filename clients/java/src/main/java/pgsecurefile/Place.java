@@ -9,9 +9,15 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.StringJoiner;
+import java.util.regex.Pattern;
 
 /** Where a value lies: table, column, and the row's key or condition. */
 final class Place {
+	private static final String NAME = "(?:\"(?:[^\"]|\"\")+\"|[\\p{L}_][\\p{L}\\p{N}_$]*)";
+	private static final Pattern AS_IN_SQL = Pattern.compile(NAME + "(?:\\." + NAME + ")?");
+
+	private static final String SEVERAL_ROWS = "21000";
+
 	final Link link;
 	final String table;
 	final String columnName;
@@ -37,8 +43,11 @@ final class Place {
 	/** A name with a double quote in it is written as in SQL; else a dot is between schema and table. */
 	private static String quoteTable(String table) {
 		int dot = table.indexOf('.');
-		if (table.indexOf('"') >= 0)
+		if (table.indexOf('"') >= 0) {
+			if (!AS_IN_SQL.matcher(table).matches())
+				throw new IllegalArgumentException("not the name of a table, as SQL has it: " + table);
 			return table;
+		}
 		if (dot < 0)
 			return Link.quote(table);
 		return Link.quote(table.substring(0, dot)) + "." + Link.quote(table.substring(dot + 1));
@@ -104,7 +113,7 @@ final class Place {
 					return null;
 				T taken = take.take(row);
 				if (row.next())
-					throw new SQLException("several rows fit " + this, "21000");
+					throw new SQLException("several rows fit " + this, SEVERAL_ROWS);
 				return taken;
 			}
 		}
@@ -122,13 +131,23 @@ final class Place {
 
 	/** Store a value, an expression with one parameter, in the row that is there, or in a new one. */
 	void put(String expression, Object parameter) throws SQLException {
+		if (!update(expression, parameter))
+			insert(expression, parameter);
+	}
+
+	/** Whether there is a row.  The subquery is an error, and no row is changed, if there are several. */
+	private boolean update(String expression, Object parameter) throws SQLException {
 		String others = values.isEmpty() ? "" : ", " + joined(values, " = ?", ", ");
-		String sql = "UPDATE " + table + " SET " + column + " = " + expression + others + " WHERE " + condition;
+		String sql = "UPDATE " + table + " SET " + column + " = " + expression + others + " WHERE " + condition
+				+ " AND (SELECT 1 FROM " + table + " WHERE " + condition + ") = 1";
 		List<Object> all = new ArrayList<>(values.values());
 		all.add(0, parameter);
-		try (PreparedStatement update = link.prepare(sql, both(all.toArray(), parameters))) {
-			if (update.executeUpdate() == 0)
-				insert(expression, parameter);
+		try (PreparedStatement update = link.prepare(sql, both(all.toArray(), both(parameters, parameters)))) {
+			return update.executeUpdate() > 0;
+		} catch (SQLException problem) {
+			if (SEVERAL_ROWS.equals(problem.getSQLState()))
+				throw new SQLException("several rows fit " + this, SEVERAL_ROWS, problem);
+			throw problem;
 		}
 	}
 

@@ -296,7 +296,7 @@ public final class SecureFile {
 	public byte[] get(long offset, int length) throws SQLException {
 		if (offset < 0 || length < 0)
 			throw new IllegalArgumentException("offset and length cannot be negative");
-		return bytes(offset, length);
+		return bytes(Math.min(offset, Long.MAX_VALUE - 1), length); // positions of SQL begin with 1
 	}
 
 	private byte[] bytes(long offset, long length) throws SQLException {

@@ -96,6 +96,7 @@ class SecureFileTest {
 			int end = (int) Math.min((long) start + range[1], bytes.length);
 			assertArrayEquals(Arrays.copyOfRange(bytes, start, end), doc(1).get(range[0], range[1]), Arrays.toString(range));
 		}
+		assertEquals(0, doc(1).get(Long.MAX_VALUE, 5).length);
 	}
 
 	/** A channel beside an array: reads, writes, seeks and cuts at random. */
@@ -263,6 +264,14 @@ class SecureFileTest {
 		Server.execute(db, "INSERT INTO " + table + " VALUES ('en', 2, 'x', '')");
 		SecureFile two = SecureFile.where(db, table, "d?", "lang = 'en'");
 		assertEquals("21000", assertThrows(SQLException.class, two::open).getSQLState());
+		for (int length : new int[] {10, 2_000_000}) {
+			SQLException several = assertThrows(SQLException.class, () -> two.put(new byte[length]));
+			assertTrue(several.getMessage().contains("several rows fit"), several.getMessage());
+		}
+		assertEquals("3 1", Server.ask(db, "SELECT string_agg(length(\"d?\")::text, ' ' ORDER BY n) FROM " + table));
+
+		for (String evil : List.of(table + "; DROP TABLE " + table + "; --", table + " AS x", "\"a", "\"a\"b\"", "a b.\"c\""))
+			assertThrows(IllegalArgumentException.class, () -> SecureFile.where(db, evil, "d?", "true"), evil);
 		Server.execute(db, "DROP SCHEMA \"a.b\" CASCADE");
 	}
 
