@@ -77,7 +77,7 @@ compare_stored(Session *session, const Options *options, const char *name, const
 		return failure_say(failure, "more than one row has that name");
 	if (!stored->file)
 		return true;
-	if (is_link || (options->meta && stored->meta.link != NULL))
+	if (is_link || stored->meta.link != NULL)
 		*known = is_link && stored->meta.link != NULL &&
 			strcmp(found->meta.link, stored->meta.link) == 0;
 	else if (!transfer_same(session, name, stored, fd, length, known, failure))
@@ -168,8 +168,15 @@ static bool
 try_one(Session *session, Import *import, const char *name, const Found *found, Failure *failure)
 {
 	Stored		stored;
-	bool		good = transfer_look(session, name, &stored, failure) &&
-		(!import->options->meta || meta_look(session, name, &stored.meta, failure));
+	bool		good = transfer_look(session, name, &stored, failure);
+
+	/*
+	 * a link has no bytes; without --meta, too, it is another thing than an
+	 * empty file
+	 */
+	stored.meta = meta_unknown;
+	if (good && (import->options->meta || (stored.file && stored.length == 0)))
+		good = meta_look(session, name, &stored.meta, failure);
 
 	if (!good)
 		return false;

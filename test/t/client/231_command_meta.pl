@@ -223,6 +223,16 @@ is(sql(q{SELECT string_agg(convert_from(document, 'UTF8') || coalesce(link_targe
 command('put', '-q', '-t', 'files', '--replace', '--set', 'mtime=2021-01-01 00:00:00+00', 'tree/file', 'put');
 like(rows(), qr{ put=1609459200000000/}, '--set mtime');
 
+# without --meta, too, an empty file is not the same as a link
+foreach my $batch (1, 500)
+{
+	sql(q{UPDATE files SET document = '', link_target = 'file' WHERE name IN ('link', 'put')});
+	unlink 'tree/link';
+	write_file("tree/$_", '') foreach 'link', 'put';
+	ends(0, qr/: 2 replaced, 2 same in/, "empty files in the place of links, --batch $batch", 'sync', '-t', 'files', '--to-table', '--batch', $batch, 'tree');
+	is(sql('SELECT count(*) FROM files WHERE link_target IS NOT NULL'), 0, 'are no links');
+}
+
 # a role that may make no table
 sql('CREATE ROLE maker LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; GRANT SELECT ON files TO maker');
 ends(0, qr/files exists already/, 'init of a table that is there', 'init', '-U', 'maker', '-t', 'files');
