@@ -179,7 +179,7 @@ foreach (q{2000000, 'other')}, q{3000000, 'longer')})
 	sql("$changed $_");
 	$taken{$use}--;
 	is(step($use, qr/^SELECT id/), "205\n", 'an object that was written in place is named');
-	sql('UPDATE docs SET document_new = docs_of_object(document) WHERE id = 205');
+	sql('UPDATE docs SET document_new = docs_of_object(document, tableoid) WHERE id = 205');
 	$taken{$use}--;
 	is(step($use, qr/^SELECT id/), "\n", 'and is right when it was filled again');
 }
@@ -258,6 +258,25 @@ is(sql(q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'docs_new'::regclass
 fails_with($node, "INSERT INTO docs (id, year, document) VALUES (999, $_, 'x')", '23514', 'check constraint', "a CHECK constraint in $_") foreach 2025, 2026;
 sound($node, $_, $_, column => 'document') foreach 'docs_2025', 'docs_2026';
 $_->quit foreach $mover, $filler;
+
+# large objects of partitions
+begin_parts();
+sql('ALTER TABLE docs RENAME document TO gone', 'ALTER TABLE docs ADD document oid', 'UPDATE docs SET document = lo_from_bytea(0, gone) WHERE gone IS NOT NULL', 'ALTER TABLE docs DROP gone');
+$use = 'Large objects, by plain SQL';
+$taken{$use} = 0;
+step($use, qr/^ALTER TABLE docs ADD/);
+step($use, qr/^CREATE FUNCTION docs_follow/);
+step($use, qr/^DO/);
+sql('UPDATE docs SET year = 4051 - year WHERE id IN (31, 205)');
+is(sql('SELECT string_agg(id::text, $$ $$ ORDER BY id) FROM docs WHERE document_new IS NULL'), '7 31 205', 'rows that move are to be filled again');
+$taken{$use}--;
+step($use, qr/^DO/);
+is(step($use, qr/^SELECT id/), "\n", 'no object of a partition differs');
+sql(q{UPDATE docs SET document = lo_from_bytea(0, 'new') WHERE id = 40}, q{UPDATE want SET document = 'new' WHERE id = 40});
+step($use, qr/^BEGIN/);
+same_bytes('objects of partitions');
+step($use, qr/^DO/);
+sound($node, $_, $_, column => 'document') foreach 'docs_2025', 'docs_2026';
 
 # ---- subscribers ----
 begin($bytea);
