@@ -208,3 +208,5 @@ class Misuse(Server):
             file.write(bytes(9 * MB))
         self.assertNotIn("pipeline", str(caught.exception))
         self.assertRegex(str(caught.exception), "terminat|closed")
+        for call in (pgsecurefile.get, pgsecurefile.open):
+            self.assertRaisesRegex(psycopg.OperationalError, "closed", call, lost, "docs", "document", "a")

@@ -37,6 +37,8 @@ def int8(value: int) -> bytes:
 
 
 def check_no_pipeline(pgconn: PGconn) -> None:
+    if pgconn.status == ConnStatus.BAD:
+        raise errors.OperationalError("the connection is closed")
     if pgconn.pipeline_status != PipelineStatus.OFF:
         raise errors.ProgrammingError("values cannot be read or written inside of a pipeline of the connection")
 
