@@ -95,8 +95,10 @@ export class ReadStream extends Readable {
 			COPY (SELECT ${name('securefile_read')}(${this.#handle}, LEAST(${PIECE_BYTES}, ${count} - o)::int4)
 				FROM generate_series(0::int8, ${count - 1}, ${PIECE_BYTES}) AS o) TO STDOUT (FORMAT binary)`,
 			(piece) => this.#take(piece));
-		this.#session.query(copy);
-		await copy.done;
+		this.#session.client.query(copy);
+		await copy.done.catch((error) => {
+			throw this.#session.reason(error);
+		});
 		if (this.#at !== from + count)
 			throw new Error(`the server sent ${this.#at - from} bytes of ${count}`);
 	}

@@ -20,7 +20,7 @@ export class Session {
 		const session = new Session();
 		session.pooled = typeof db.totalCount === 'number'; // a pool
 		session.client = session.pooled ? await db.connect() : db;
-		session.onError = () => {}; // the statement in progress reports it
+		session.onError = (error) => (session.lost ??= error); // the next statement reports it
 		if (session.pooled)
 			session.client.on('error', session.onError);
 		try {
@@ -45,8 +45,17 @@ export class Session {
 		return ['T', 'E'].includes(this.client.getTransactionStatus());
 	}
 
-	query(text, values) {
-		return this.client.query(text, values);
+	// Why the connection was lost: node-postgres says only that it is not queryable.
+	reason(error) {
+		return this.lost && error.code === undefined ? this.lost : error;
+	}
+
+	async query(text, values) {
+		try {
+			return await this.client.query(text, values);
+		} catch (error) {
+			throw this.reason(error);
+		}
 	}
 
 	release(error) {

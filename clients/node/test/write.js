@@ -121,6 +121,17 @@ export async function connectionIsLost(client) {
 		}
 		await storesNothing(pool, put(pool, doc('kept'), source()));
 	});
+	// between two statements: the error is the server's
+	await withPool(1, async (pool) => {
+		const lost = new Promise((resolve) => pool.once('connect', (ofPool) => ofPool.once('error', resolve)));
+		const { rows } = await pool.query('SELECT pg_backend_pid() AS pid');
+		const stream = createWriteStream(pool, doc('kept'));
+		await new Promise((resolve) => stream.write(random(3 * MB), resolve));
+		await client.query('SELECT pg_terminate_backend($1, 10000)', [rows[0].pid]);
+		await lost;
+		stream.end(random(3 * MB));
+		await assert.rejects(once(stream, 'close'), { code: '57P01' });
+	});
 }
 
 export async function serverRefuses() {
