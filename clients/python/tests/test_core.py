@@ -287,6 +287,27 @@ class Transfers(Server):
                 self.assertEqual(self.get(offset=offset, length=length), data[offset:end], f"{size}: {offset}, {length}")
         self.assertEqual(os.listdir(os.path.dirname(path)), ["file"])
 
+    def test_targets_that_are_no_files(self):
+        """a link stays, and what it leads to is replaced; a pipe is written to"""
+        self.put(DATA)
+        folder = self.folder()
+        link, linked, pipe = (os.path.join(folder, name) for name in ("link", "linked", "pipe"))
+        os.symlink(linked, link)
+        for _ in range(2):
+            self.get(link)
+            self.assertTrue(os.path.islink(link))
+            with open(linked, "rb") as file:
+                self.assertEqual(file.read(), DATA)
+        os.mkfifo(pipe)
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            thread = threading.Thread(target=self.get, args=(pipe,))
+            thread.start()
+            self.assertEqual(reader.communicate()[0], DATA)
+            thread.join()
+        self.assertFalse(os.path.isfile(pipe))
+        with self.assertRaises(ValueError):
+            self.get(pipe, resume=True)
+
     def test_progress(self):
         """progress is told in order, and its exception ends the work: nothing is stored, no file is changed"""
         told = []

@@ -147,7 +147,9 @@ def _part_path(path: str, version: Version) -> str:
 def get_steps(place: Place, target: Any, progress: Progress | None, whole: bool) -> Steps[int]:
     if not isinstance(target, (str, os.PathLike)):
         raise TypeError("resume wants the path of a file")
-    path = os.fspath(target)
+    path = os.path.realpath(os.fspath(target))
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"resume wants the path of a regular file: {path}")
     version = yield from look(place)
     part = _part_path(path, version)
     with open(part, "ab", buffering=0) as file:

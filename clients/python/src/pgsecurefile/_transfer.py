@@ -198,11 +198,15 @@ class Sink:
         self._path = os.fspath(target) if isinstance(target, (str, os.PathLike)) else None
         self._temporary = ""
         self._file: IO[bytes] | None = None
-        if self._path is not None:
-            folder, name = os.path.split(os.path.abspath(self._path))
+        if self._path is not None and os.path.exists(self._path) and not os.path.isfile(self._path):
+            self._file = open(self._path, "wb", buffering=0)  # a pipe, a device: not to be replaced
+            self._write: Callable[[bytes], Any] = self._file.write
+        elif self._path is not None:
+            self._path = os.path.realpath(self._path)
+            folder, name = os.path.split(self._path)
             number, self._temporary = tempfile.mkstemp(".part", f".{name}.", folder)
             self._file = open(number, "wb", buffering=0)
-            self._write: Callable[[bytes], Any] = self._file.write
+            self._write = self._file.write
         elif target is not None:
             self._write = target.write
         else:
@@ -225,6 +229,8 @@ class Sink:
         if self._file is None:
             return
         self._file.close()
+        if self._temporary == "":
+            return
         if complete and self._path is not None:
             mask = os.umask(0)
             os.umask(mask)
@@ -300,8 +306,8 @@ def get(
 ) -> Any:
     """Fetch a value, or a range of it: return its bytes; with a target, its length.
 
-    The target is a path, or an object with write().  A file at the path is replaced when
-    the value has come completely.  progress is as that of put().
+    The target is a path, or an object with write().  A file at the path, or where a link there
+    leads, is replaced when the value has come completely; a pipe or a device is written to.  progress is as that of put().
 
     resume: what a call that fails has fetched stays beside the path, and the next call goes
     on there, unless the value has changed.

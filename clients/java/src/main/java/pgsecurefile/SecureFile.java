@@ -310,7 +310,8 @@ public final class SecureFile {
 	}
 
 	/**
-	 * Fetches the value into the file at a path, which is replaced when all has come.
+	 * Fetches the value into the file at a path, or where a link there leads, which is replaced when all has come.
+	 * A pipe or a device is written to.
 	 *
 	 * @param target the path
 	 * @return the length
@@ -318,14 +319,19 @@ public final class SecureFile {
 	 * @throws SQLException if there is no value, or it cannot be read
 	 */
 	public long get(Path target) throws IOException, SQLException {
-		Path folder = target.toAbsolutePath().getParent();
-		Path part = folder.resolve("." + target.getFileName() + "." + Long.toHexString(System.nanoTime()) + ".part");
+		if (Files.exists(target) && !Files.isRegularFile(target)) {
+			try (OutputStream out = Files.newOutputStream(target)) {
+				return get(out);
+			}
+		}
+		Path file = Files.exists(target) ? target.toRealPath() : target.toAbsolutePath();
+		Path part = file.resolveSibling("." + file.getFileName() + "." + Long.toHexString(System.nanoTime()) + ".part");
 		try {
 			long length;
 			try (OutputStream out = Files.newOutputStream(part, StandardOpenOption.WRITE, StandardOpenOption.CREATE_NEW)) {
 				length = get(out);
 			}
-			Files.move(part, target, StandardCopyOption.ATOMIC_MOVE);
+			Files.move(part, file, StandardCopyOption.ATOMIC_MOVE);
 			return length;
 		} finally {
 			Files.deleteIfExists(part);

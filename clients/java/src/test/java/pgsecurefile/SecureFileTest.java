@@ -87,6 +87,24 @@ class SecureFileTest {
 	}
 
 	@Test
+	void targetsThatAreNoFiles() throws Exception {
+		byte[] bytes = Server.bytes(3, 3_000_000);
+		doc(1).put(bytes);
+		Path link = Files.createSymbolicLink(folder.resolve("link"), Files.write(folder.resolve("linked"), new byte[9]));
+		doc(1).get(link);
+		assertTrue(Files.isSymbolicLink(link));
+		assertArrayEquals(bytes, Files.readAllBytes(folder.resolve("linked")));
+
+		Path pipe = folder.resolve("pipe");
+		assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
+		Process reader = new ProcessBuilder("cat", pipe.toString()).redirectOutput(folder.resolve("read").toFile()).start();
+		assertEquals(bytes.length, doc(1).get(pipe));
+		assertEquals(0, reader.waitFor());
+		assertArrayEquals(bytes, Files.readAllBytes(folder.resolve("read")));
+		assertTrue(!Files.isRegularFile(pipe), "the pipe is still one");
+	}
+
+	@Test
 	void parts() throws Exception {
 		byte[] bytes = Server.bytes(5, 5_000_000);
 		doc(1).put(bytes);
