@@ -6,6 +6,7 @@
 
 use strict;
 use warnings;
+use Cwd;
 use FindBin;
 use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Cluster;
@@ -201,6 +202,7 @@ my %ways = (
 	'rewrite' => "SELECT securefile_rewrite('other', 'doc')",
 	'cut tail' => "DELETE FROM other; VACUUM other; SELECT securefile_maintain('other', 'doc')");
 $node->safe_psql('postgres', "CREATE TABLESPACE place LOCATION ''");
+my $data = Cwd::abs_path($node->data_dir);
 foreach my $way (sort keys %ways)
 {
 	my $size = -s $node->logfile;
@@ -223,7 +225,7 @@ foreach my $way (sort keys %ways)
 	unlike(log_since($size), qr/PANIC|could not/, "$way: no error");
 	my $count = $way =~ /DROP|TRUNCATE|cut/ ? 0 : 20;
 	rows_right($node, 'other', $count, $way) unless $way eq 'DROP TABLE';
-	ok(wait_until(sub { !grep { /deleted/ } map { readlink($_) // '' } glob('/proc/' . syncer('pid') . '/fd/*') }),
+	ok(wait_until(sub { !grep { /^\Q$data\E.*deleted/ } map { readlink($_) // '' } glob('/proc/' . syncer('pid') . '/fd/*') }),
 		"$way: no file without a name stays open");
 }
 {
