@@ -157,7 +157,15 @@ read_bytes(pgsf *h, char *buf, int64_t want)
 			return -1;
 	}
 	h->last_end = h->position;
-	return h->ahead == 0 ? pgsfi_release(h) : 0;
+	if (h->ahead > 0)
+		return 0;
+
+	/*
+	 * what a stream before this read has in flight yet is dropped with the
+	 * connection
+	 */
+	h->requested_until = h->piece_offset + h->piece_len;
+	return pgsfi_release(h);
 }
 
 int64_t

@@ -100,6 +100,35 @@ trial_whole(void)
 
 /* ---- handles ---- */
 
+/* Read a few bytes at an offset and compare. */
+static void
+read_at(const char *data, int64_t offset)
+{
+	char		found[1000];
+
+	check(pgsf_seek(h, offset, SEEK_SET) == offset &&
+		  pgsf_read(h, found, sizeof(found)) == (int64_t) sizeof(found) &&
+		  memcmp(found, data + offset, sizeof(found)) == 0,
+		  "1000 bytes at %lld", (long long) offset);
+}
+
+/* A stream, and then reads here and there in what it has requested. */
+static void
+read_after_stream(const char *data)
+{
+	char	   *found = malloc(2 * MB);
+
+	check(pgsf_seek(h, 0, SEEK_SET) == 0, "a stream begins");
+	for (int i = 0; i < 8; i++)
+		check(pgsf_read(h, found, 300000) == 300000, "a part of a stream");
+	free(found);
+	read_at(data, 8 * 300000 + 10);
+	read_at(data, 8 * 300000 + 300000);
+	read_at(data, 8 * 300000 + 700000);
+	read_at(data, 8 * 300000 + 500000);
+	read_at(data, 5);
+}
+
 /* Read all in pieces of a size and compare. */
 static void
 read_in(const char *data, size_t len, size_t size)
@@ -149,6 +178,7 @@ read_all_ways(const char *data, size_t len)
 	char		buf[100];
 
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
+	read_after_stream(data);
 	read_in(data, len, 1000);
 	read_in(data, len, 65536);
 	read_in(data, len, 262144);
