@@ -119,14 +119,13 @@ tags_begin(DumpDir *dir, int64_t length, Failure *failure)
 	char		nothing[SHA256_HEX_SIZE];
 	TempFile   *temp = tempfile_open(dumpdir_objects(dir), TAGS_MODE, failure);
 	TagWriter  *writer;
-	int			fd;
 
 	if (temp == NULL)
 		return NULL;
 	writer = calloc(1, sizeof(TagWriter));
-	fd = fcntl(tempfile_fd(temp), F_DUPFD_CLOEXEC, 0);
-	if (writer == NULL || fd < 0 || (writer->file = fdopen(fd, "w")) == NULL)
+	if (writer == NULL)
 		abort();
+	writer->file = tempfile_stream(temp);
 	writer->dir = dir;
 	writer->temp = temp;
 	writer->length = length;

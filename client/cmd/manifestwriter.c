@@ -134,14 +134,13 @@ manifest_begin(DumpDir *dir, const json_t *header, Failure *failure)
 {
 	TempFile   *temp = tempfile_open(dumpdir_manifests(dir), MANIFEST_MODE, failure);
 	ManifestWriter *writer;
-	int			fd;
 
 	if (temp == NULL)
 		return NULL;
 	writer = calloc(1, sizeof(ManifestWriter));
-	fd = fcntl(tempfile_fd(temp), F_DUPFD_CLOEXEC, 0);
-	if (writer == NULL || fd < 0 || (writer->file = fdopen(fd, "w")) == NULL)
+	if (writer == NULL)
 		abort();
+	writer->file = tempfile_stream(temp);
 	setvbuf(writer->file, NULL, _IOFBF, BUFFER_BYTES);
 	writer->dir = dir;
 	writer->temp = temp;

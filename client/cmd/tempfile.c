@@ -128,6 +128,17 @@ tempfile_fd(const TempFile *file)
 	return file->fd;
 }
 
+FILE *
+tempfile_stream(const TempFile *file)
+{
+	int			fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+	FILE	   *stream = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (stream == NULL)
+		abort();
+	return stream;
+}
+
 const char *
 tempfile_name(const TempFile *file)
 {

@@ -8,6 +8,7 @@
 #ifndef SECUREFILE_TEMPFILE_H
 #define SECUREFILE_TEMPFILE_H
 
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "failure.h"
@@ -26,6 +27,9 @@ extern TempFile *tempfile_link(int directory, const char *target, Failure *failu
 /* Its descriptor, for writing, and its name until it is finished. */
 extern int	tempfile_fd(const TempFile *file);
 extern const char *tempfile_name(const TempFile *file);
+
+/* A stream that writes to it, with a descriptor of its own, for fclose(). */
+extern FILE *tempfile_stream(const TempFile *file);
 
 /*
  * Close the file, rename it, and free the handle.  Without replace an existing file of that
