@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
-my $seconds = $ENV{SECUREFILE_HASH_SECONDS} || 20;
+my $seconds = $ENV{SECUREFILE_HASH_SECONDS} || 10;
 srand($seed);
 note("seed $seed");
 
