@@ -240,6 +240,22 @@ CREATE FUNCTION securefile_truncate(handle integer, length bigint) RETURNS integ
 COMMENT ON FUNCTION securefile_truncate(integer, bigint)
 	IS 'make the file of a handle length bytes long (0 or more): cut it, or add zeros; the position stays; returns 0';
 
+CREATE FUNCTION securefile_erase(handle integer, count bigint) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_erase_handle' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_erase(integer, bigint)
+	IS 'make count bytes (0 or more) from the position of a handle on zeros, none behind the end; the position stays; returns how many';
+
+CREATE FUNCTION securefile_copy(target integer, source integer, count bigint DEFAULT NULL) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_copy(integer, integer, bigint)
+	IS 'copy count bytes (0 or more; NULL: all) from the position of a handle to that of another; moves both positions; returns how many';
+
+CREATE FUNCTION securefile_copy(target integer, document securefile, start bigint DEFAULT 1, count bigint DEFAULT NULL)
+	RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_copy_value' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_copy(integer, securefile, bigint, bigint)
+	IS 'copy count bytes (0 or more; NULL: all) of a file, from position start (1 or more), to the position of a handle; moves the position; returns how many';
+
 CREATE FUNCTION securefile_finish(handle integer) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_finish(integer)

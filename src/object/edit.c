@@ -12,6 +12,7 @@
 #include "base/base.h"
 
 #include "keys/keys.h"
+#include "miscadmin.h"
 #include "object/edit_nodes.h"
 
 /* Entry i of a leaf. */
@@ -237,6 +238,62 @@ sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n, 
 						   (first + i) % SF_INODE_MAX_UNITS);
 		sfi_inode_require_sound_unit(edit->loc.flags, length_bytes, first + i, &units[i]);
 	}
+}
+
+/*
+ * May there be stored units in entry i of a node?  A pointer to nothing does not say so of a node
+ * that is in memory (E1).
+ */
+static bool
+may_be_stored(SfEdit *edit, const SfEditNode *node, uint64 i)
+{
+	if (node->level == 0)
+		return unit_of(node, i).start != SF_HOLE;
+	return sfi_edit_child(node, i).page != SF_NO_PAGE ||
+		sfi_edit_find(edit, node->level - 1,
+					  node->index * sfi_inode_capacity(node->level) + i) != NULL;
+}
+
+/*
+ * Move on to the next unit that may be stored, along one path: false when a node on it ends
+ * before, and the unit is the first one behind that node.
+ */
+static bool
+advance(SfEdit *edit, uint64 *unit_no)
+{
+	for (int level = edit->depth - 1; level >= 0; level--)
+	{
+		uint64		below = sfi_inode_units_below(level);
+		uint64		index = *unit_no / sfi_inode_units_below(level + 1);
+		uint64		first = index * sfi_inode_capacity(level);
+		uint64		entries = sfi_edit_entries(edit, level, index);
+		uint64		i = *unit_no / below - first;
+		const SfEditNode *node = sfi_edit_node(edit, level, index);
+
+		while (i < entries && !may_be_stored(edit, node, i))
+			i++;
+		*unit_no = Max(*unit_no, (first + i) * below);
+		if (i == entries)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Each turn loads the nodes of one path.  A node without stored units is none of a page (E4), so
+ * that there are few turns, however long the hole.
+ */
+uint64
+sf_object_edit_next_stored(SfEdit *edit, uint64 first)
+{
+	while (first < edit->loc.nunits)
+	{
+		CHECK_FOR_INTERRUPTS();
+		sfi_edit_make_room(edit);
+		if (advance(edit, &first))
+			return first;
+	}
+	return edit->loc.nunits;
 }
 
 /*

@@ -158,6 +158,9 @@ extern void sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 extern void sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n,
 								 SfUnit *units);
 
+/* As sf_object_next_stored(), of the map as it is now.  May be cancelled. */
+extern uint64 sf_object_edit_next_stored(SfEdit *edit, uint64 first);
+
 /*
  * Build the STORED value (palloc'd): flat when it fits, else its inode pages
  * are written.  The length is above 0 and in the last unit.  hash: of all its bytes, to be

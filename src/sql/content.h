@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "object/object.h"
+#include "stream/stream.h"
 
 /*
  * A value opened for reading.  An INLINE one is left as it lies (perhaps in
@@ -63,5 +64,14 @@ extern void sfi_sql_free_slice(const SfSqlContent *content, bytea *slice);
  */
 typedef void (*SfSqlTake) (void *arg, const char *bytes, Size len);
 extern void sfi_sql_feed(Datum value, SfSqlTake take, void *arg);
+
+/*
+ * The handle of that number, which is open for writing.  ERROR UNDEFINED_OBJECT, or
+ * OBJECT_NOT_IN_PREREQUISITE_STATE, or READ_ONLY_SQL_TRANSACTION.
+ */
+extern SfHandle *sfi_sql_handle_to_write(int number);
+
+/* ERROR INVALID_PARAMETER_VALUE of a number of bytes that is negative. */
+extern void sfi_sql_require_count(int64 count);
 
 #endif							/* SF_SQL_CONTENT_H */

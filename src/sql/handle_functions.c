@@ -13,6 +13,7 @@
 #include "common/int.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "sql/content.h"
 #include "sql/sql.h"
@@ -28,6 +29,9 @@ PG_FUNCTION_INFO_V1(securefile_write);
 PG_FUNCTION_INFO_V1(securefile_seek);
 PG_FUNCTION_INFO_V1(securefile_tell);
 PG_FUNCTION_INFO_V1(securefile_truncate_handle);
+PG_FUNCTION_INFO_V1(securefile_erase_handle);
+PG_FUNCTION_INFO_V1(securefile_copy);
+PG_FUNCTION_INFO_V1(securefile_copy_value);
 PG_FUNCTION_INFO_V1(securefile_finish);
 PG_FUNCTION_INFO_V1(securefile_close);
 
@@ -58,6 +62,15 @@ securefile_create(PG_FUNCTION_ARGS)
 	handle->stream = sf_stream_create(seg);
 	MemoryContextSwitchTo(old);
 	PG_RETURN_INT32(handle->number);
+}
+
+void
+sfi_sql_require_count(int64 count)
+{
+	if (count < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of bytes cannot be negative")));
 }
 
 /* ---- open ---- */
@@ -184,9 +197,8 @@ securefile_tell(PG_FUNCTION_ARGS)
 
 /* ---- writing ---- */
 
-/* A handle that is open for writing. */
-static SfHandle *
-handle_to_write(int number)
+SfHandle *
+sfi_sql_handle_to_write(int number)
 {
 	SfHandle   *handle = handle_to_use(number);
 
@@ -202,7 +214,7 @@ handle_to_write(int number)
 Datum
 securefile_write(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = handle_to_write(PG_GETARG_INT32(0));
+	SfHandle   *handle = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
 	bytea	   *bytes = PG_GETARG_BYTEA_PP(1);
 	int			len = VARSIZE_ANY_EXHDR(bytes);
 
@@ -218,7 +230,7 @@ securefile_write(PG_FUNCTION_ARGS)
 Datum
 securefile_truncate_handle(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = handle_to_write(PG_GETARG_INT32(0));
+	SfHandle   *handle = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
 
 	if (PG_GETARG_INT64(1) < 0)
 		ereport(ERROR,
@@ -230,6 +242,126 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 	sf_stream_handle_note_write(handle);
 	sf_stream_truncate(handle->stream, PG_GETARG_INT64(1));
 	PG_RETURN_INT32(0);
+}
+
+/* ---- ranges (Oracle: DBMS_LOB.ERASE, COPY) ---- */
+
+/* So many bytes, as far as there are any behind the position. */
+static int64
+bytes_left(const SfHandle *handle, int64 count)
+{
+	return Min(count, Max(sf_stream_length(handle->stream) - handle->position, 0));
+}
+
+Datum
+securefile_erase_handle(PG_FUNCTION_ARGS)
+{
+	SfHandle   *handle = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
+	int64		len = PG_GETARG_INT64(1);
+
+	sfi_sql_require_count(len);
+	len = bytes_left(handle, len);
+	if (len == 0)
+		PG_RETURN_INT64(0);
+	sf_stream_handle_note_write(handle);
+	sf_stream_zero(handle->stream, handle->position, len);
+	PG_RETURN_INT64(len);
+}
+
+/*
+ * The positions move when all is copied: an ERROR leaves them where they were.
+ */
+Datum
+securefile_copy(PG_FUNCTION_ARGS)
+{
+	SfHandle   *target;
+	SfHandle   *source;
+	int64		len = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	target = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
+	source = handle_to_use(PG_GETARG_INT32(1));
+	sfi_sql_require_count(len);
+	if (target == source)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("securefile handle %d cannot be copied to itself", target->number),
+				 errhint("Open the value a second time, with mode \"r\".")));
+	len = bytes_left(source, len);
+	if (len == 0)
+		PG_RETURN_INT64(0);
+	sf_stream_require_room(target->stream, target->position, len);
+	sf_stream_handle_note_write(target);
+	sf_stream_copy(target->stream, target->position, source->stream, source->position, len);
+	target->position += len;
+	source->position += len;
+	PG_RETURN_INT64(len);
+}
+
+/* ---- ranges of values ---- */
+
+/* Bytes of an INLINE value, which may lie in TOAST, and is as long as 1 GB: in parts. */
+static void
+copy_inline(SfHandle *target, SfSqlContent *content, int64 start, int64 len)
+{
+	sfi_sql_unpack(content);
+	for (int64 done = 0; done < len; done += SF_UNIT_SIZE)
+	{
+		int64		n = Min(SF_UNIT_SIZE, len - done);
+		bytea	   *part = sfi_sql_slice(content, start + done, n);
+
+		CHECK_FOR_INTERRUPTS();
+		sf_stream_write(target->stream, target->position + done, VARDATA_ANY(part), n);
+		pfree(part);
+	}
+}
+
+/* Copy a range of a value to the position of a handle; returns how many bytes there were. */
+static int64
+copy_document(SfHandle *target, Datum document, int64 start, int64 count)
+{
+	SfRope	   *rope = sf_object_rope_of(document);
+	SfSqlContent content = {.length = 0};
+	int64		length;
+	int64		len;
+
+	if (rope == NULL)
+		content = sfi_sql_open(document);
+	length = rope == NULL ? content.length : (int64) sf_object_rope_length(rope);
+	len = Min(count, Max(length - start, 0));
+	if (len == 0)
+		return 0;
+	sf_stream_require_room(target->stream, target->position, len);
+	sf_stream_handle_note_write(target);
+	if (rope != NULL)
+		sf_stream_copy_value(target->stream, target->position,
+							 sf_object_rope_part(rope, start, start + len), 0, len);
+	else if (sfi_sql_is_inline(&content))
+		copy_inline(target, &content, start, len);
+	else
+		sf_stream_copy_value(target->stream, target->position, content.value.datum, start, len);
+	return len;
+}
+
+Datum
+securefile_copy_value(PG_FUNCTION_ARGS)
+{
+	SfHandle   *target;
+	int64		count = PG_ARGISNULL(3) ? PG_INT64_MAX : PG_GETARG_INT64(3);
+	int64		len;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		PG_RETURN_NULL();
+	target = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
+	if (PG_GETARG_INT64(2) < 1 || count < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SUBSTRING_ERROR),
+				 count < 0 ? errmsg("number of bytes cannot be negative")
+				 : errmsg("position of the first byte must be at least 1")));
+	len = copy_document(target, PG_GETARG_DATUM(1), PG_GETARG_INT64(2) - 1, count);
+	target->position += len;
+	PG_RETURN_INT64(len);
 }
 
 /* ---- ends ---- */

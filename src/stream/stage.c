@@ -140,6 +140,23 @@ write_unit(SfStream *stream)
 	stream->unit_changed = false;
 }
 
+/* Of a value that is encrypted no plain byte stays in memory that is given back.  Never throws. */
+static void
+wipe_at_end(void *arg)
+{
+	sodium_memzero(((SfStream *) arg)->unit, SF_UNIT_SIZE);
+}
+
+/* Memory for one unit; it is wiped when the stream goes, finished or not. */
+static void
+allocate_unit(SfStream *stream)
+{
+	stream->unit = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
+	stream->wipe.func = wipe_at_end;
+	stream->wipe.arg = stream;
+	MemoryContextRegisterResetCallback(stream->context, &stream->wipe);
+}
+
 /*
  * Stage a unit; its bytes are not read when all of them will be written.  The unit that
  * was staged is written first.  unit_loaded is false while the new one is read, so an
@@ -156,7 +173,7 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 		return;
 	write_unit(stream);
 	if (stream->unit == NULL)
-		stream->unit = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
+		allocate_unit(stream);
 	stream->unit_loaded = false;
 	if (!whole)
 		read_old_bytes(stream, sf_unit_start(unit_no), len, stream->unit);
@@ -406,9 +423,53 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 	sfi_hash_add(stream, start, bytes, end - start);
 }
 
+/* The first unit from there on that is no hole, or is staged; behind the last one if none is. */
+static uint64
+next_stored(SfStream *stream, uint64 unit_no)
+{
+	uint64		found = sf_units_of(stream->length);
+	SfSegment  *seg;
+	const SfLocator *version;
+
+	if (stream->draft != NULL || stream->value != NULL)
+		found = sf_object_edit_next_stored(sf_write_draft_map(draft_of(stream), &seg, &version),
+										   unit_no);
+	if (stream->unit_loaded && stream->unit_no >= unit_no)
+		found = Min(found, stream->unit_no);
+	return found;
+}
+
+bool
+sfi_stage_next_data(SfStream *stream, int64 *object_offset, int64 *len)
+{
+	uint64		unit_no = sf_unit_of(*object_offset);
+	uint64		first;
+	uint64		past;
+
+	SF_ASSERT(stream->kind == STREAM_STAGE && *len > 0);
+	SF_ASSERT(*object_offset >= 0 && *object_offset <= stream->length);
+	sfi_stage_require_usable(stream);
+	first = next_stored(stream, unit_no);
+	past = first + 1;
+	if (first > unit_no)
+		*object_offset = Min(sf_unit_start(first), stream->length);
+	*len = Min(*len, stream->length - *object_offset);
+	while (sf_unit_start(past) < (uint64) (*object_offset + *len) && !is_hole_unit(stream, past))
+		past++;
+	*len = Min((uint64) *len, sf_unit_start(past) - *object_offset);
+	return *len > 0;
+}
+
+/* End of the last unit that may have data, as far as it is there (T3). */
+static int64
+end_of_data_units(const SfStream *stream)
+{
+	return Min((uint64) stream->length, sf_unit_start(sf_units_of(stream->data_end)));
+}
+
 /*
  * Only up to data_end: behind it are holes (T3), and a range of zeros may be terabytes.
- * A whole unit becomes a hole, a part of one is staged.
+ * A whole unit becomes a hole, a part of one is staged.  Holes stay, and are passed over at once.
  */
 void
 sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
@@ -416,7 +477,7 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0);
 	check_data_end(stream);
 	stream->changed |= len > 0;
-	len = Min(len, stream->data_end - object_offset);
+	len = Min(len, end_of_data_units(stream) - object_offset);
 	if (len > 0)
 	{
 		sfi_stage_require_usable(stream);
@@ -428,12 +489,10 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 		uint32		offset = object_offset % SF_UNIT_SIZE;
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 
-		/*
-		 * Not one call for all whole units, for most of them may be holes
-		 * already.
-		 */
 		CHECK_FOR_INTERRUPTS();
-		if (offset == 0 && n == unit_bytes(stream, unit_no))
+		if (is_hole_unit(stream, unit_no))
+			n = Min((uint64) len, sf_unit_start(next_stored(stream, unit_no)) - object_offset);
+		else if (offset == 0 && n == unit_bytes(stream, unit_no))
 		{
 			drop_staged(stream, unit_no, unit_no + 1);
 			if (!is_hole_unit(stream, unit_no))

@@ -14,83 +14,18 @@
  * Only the very same place counts.  Units of a value lie at multiples of their size, so a
  * part that has moved by any other distance has its bytes in other units.
  *
- * Pieces are put from the first to the last.  A piece that is copied reads the value it is
- * a part of, never the stage, so it matters nothing what has been written before it.
+ * Pieces are put from the first to the last (copy_range.c).  A piece that is copied reads the
+ * value it is a part of, never the stage, so it matters nothing what has been written before it.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
-#include <sodium.h>
-
 #include "miscadmin.h"
 #include "stream/deduplicate.h"
 
-#define COPY_BYTES		(4 * 1024 * 1024)
-
 /* In a column that deduplicates, values with a longer gap are stored by themselves. */
 #define LONGEST_GAP		((int64) 64 * 1024 * 1024)
-
-/* How much to copy next: to a unit of the copy, so that the next ones go straight. */
-static int64
-next_length(int64 at, int64 left)
-{
-	return Min(left, COPY_BYTES - at % SF_UNIT_SIZE);
-}
-
-/*
- * Copy a range of a STORED value; a hole there becomes one here.  The source is asked for
- * its next data, so that a sparse value of any length costs no more than its data.
- * at: where the piece begins in the stream; from, done: places in the source.
- */
-static void
-copy_range(SfStream *stream, int64 at, const SfPiece *piece)
-{
-	SfValue		value = sf_read_look(piece->value);
-	char	   *buffer = palloc(Min(piece->length, COPY_BYTES));
-	int64		shift = at - (int64) piece->start;
-	int64		end = piece->start + piece->length;
-	int64		done = piece->start;
-	int64		from = piece->start;
-	int64		len = next_length(at, piece->length);
-
-	while (from < end && sf_read_next_data(&value, &from, &len) && from < end)
-	{
-		CHECK_FOR_INTERRUPTS();
-		SF_ASSERT(from >= done && len > 0);
-		len = Min(len, end - from);
-		sfi_once_zero(stream, done + shift, from - done);
-		sf_read_value_range(&value, from, len, buffer);
-		sfi_once_write(stream, from + shift, buffer, len);
-		done = from += len;
-		len = next_length(from + shift, end - from);
-	}
-	SF_ASSERT(done <= end);
-	sfi_once_zero(stream, done + shift, end - done);
-	/* never in what the server may write as padding */
-	if (value.loc.flags & SF_LOC_KEYED)
-		sodium_memzero(buffer, Min(piece->length, COPY_BYTES));
-	pfree(buffer);
-}
-
-/* at: where the piece begins in the stream. */
-static void
-put_piece(SfStream *stream, int64 at, const SfPiece *piece)
-{
-	SF_ASSERT(stream->kind == STREAM_STAGE && at >= 0);
-	switch (piece->kind)
-	{
-		case SF_PIECE_BYTES:
-			sfi_once_write(stream, at, piece->bytes, piece->length);
-			break;
-		case SF_PIECE_ZEROS:
-			sfi_once_zero(stream, at, piece->length);
-			break;
-		case SF_PIECE_VALUE:
-			copy_range(stream, at, piece);
-			break;
-	}
-}
 
 /*
  * Has the base (or NULL) these bytes, at that very place?  The same locator, byte by
@@ -131,7 +66,7 @@ sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 		sfi_once_resize(stream, needed);
 	for (int i = 0; i < npieces; at += pieces[i++].length)
 		if (!is_in_place(stream->value, at, &pieces[i]))
-			put_piece(stream, at, &pieces[i]);
+			sfi_copy_piece(stream, at, &pieces[i]);
 	/* zeros at the end */
 	if (at > stream->length)
 		sfi_once_resize(stream, at);

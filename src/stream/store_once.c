@@ -299,6 +299,16 @@ sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 			   len - before);
 }
 
+/* What is compared only has no holes. */
+bool
+sfi_once_next_data(SfStream *stream, int64 *object_offset, int64 *len)
+{
+	if (stream->once == NULL || stream->once->there == NULL)
+		return sfi_stage_next_data(stream, object_offset, len);
+	*len = Min(*len, stream->length - *object_offset);
+	return *len > 0;
+}
+
 /* A hole is a change like any other: the comparison, and the hash, know bytes only. */
 void
 sfi_once_zero(SfStream *stream, int64 object_offset, int64 len)

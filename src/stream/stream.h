@@ -69,6 +69,21 @@ extern void sf_stream_write(SfStream *stream, int64 object_offset, const char *d
 extern void sf_stream_truncate(SfStream *stream, int64 length);
 
 /*
+ * Make zeros of a range, and lengthen the value if the range ends behind its end.  Whole units
+ * become holes.  Room and errors as for a write.
+ */
+extern void sf_stream_zero(SfStream *target, int64 object_offset, int64 len);
+
+/*
+ * Copy bytes [start, start + len) of another stream, or of a value of any form, which must lie
+ * inside, to a place in a stream.  The source is as its own writes have left it; its gaps stay
+ * gaps.  Memory is constant.  Room as for a write; errors also those of reading.
+ */
+extern void sf_stream_copy(SfStream *target, int64 at, SfStream *source, int64 start, int64 len);
+extern void sf_stream_copy_value(SfStream *target, int64 at, struct varlena *value,
+								 int64 start, int64 len);
+
+/*
  * The value: INLINE if it is short or was made in memory; what the stream was
  * opened on if nothing was written; else a draft (see sf_write_adopt()).  The
  * stream is of no use after that.  palloc'd.

@@ -5,8 +5,10 @@
  *
  * handle.c			streams by number
  * cancel.c			cancel requests that come between two uses of a handle
- * stream.c			which kind of stream; opening, finishing; a value that is changed in memory
+ * stream.c			which kind of stream; opening, finishing
+ * bytes.c			reading and writing a stream of any kind; a value that is changed in memory
  * stage.c			a value that is changed in its segment, unit by unit
+ * copy_range.c		bytes from one stream, or a value, into another stream
  * hash.c			the SHA-256 of such a value, where the column keeps it
  * hasher.c			the digest of what comes in parts
  * deduplicate.c	storing a content once
@@ -54,6 +56,7 @@ struct SfStream
 	SfSegment	seg;			/* as it was opened */
 	SfDraft    *draft;
 	char	   *unit;			/* NULL: not needed yet */
+	MemoryContextCallback wipe; /* of its bytes */
 	uint64		unit_no;
 	bool		unit_loaded;
 	bool		unit_changed;
@@ -70,6 +73,22 @@ struct SfStream
 	int64		hash_written;	/* bytes that were written, */
 	int64		hash_read;		/* and read for the hash only */
 };
+
+/* ---- bytes.c ---- */
+
+/* Room for so many bytes of a value in memory; errors as of sf_stream_require_room(). */
+extern void sfi_bytes_reserve(SfStream *stream, int64 length);
+
+/* Make zeros of a range, as far as it lies before the end; of whole units holes. */
+extern void sfi_zero_within(SfStream *stream, int64 object_offset, int64 len);
+
+/* ---- copy_range.c ---- */
+
+/*
+ * Put a piece of a value at a place.  Zeros behind the end do not lengthen the stream.  Errors of
+ * reading and writing; may be cancelled.
+ */
+extern void sfi_copy_piece(SfStream *target, int64 at, const SfPiece *piece);
 
 /* ---- cancel.c ---- */
 
@@ -90,6 +109,9 @@ extern void sfi_cancel_forget(void);
  */
 extern void sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 extern void sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+
+/* As sf_read_next_data(), of what is in the stage.  *len is above 0. */
+extern bool sfi_stage_next_data(SfStream *stream, int64 *object_offset, int64 *len);
 
 /*
  * Make zeros of a range, as far as it is not behind the last data; never longer than the
@@ -178,6 +200,7 @@ extern void sfi_once_begin(SfStream *stream);
  */
 extern void sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 extern void sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern bool sfi_once_next_data(SfStream *stream, int64 *object_offset, int64 *len);
 extern void sfi_once_zero(SfStream *stream, int64 object_offset, int64 len);
 extern void sfi_once_resize(SfStream *stream, int64 length);
 

@@ -214,6 +214,83 @@ def truncate(s):
         handle.written = s.tick()
 
 
+def erase(s):
+    handle = some_handle(s)
+    if not handle:
+        return
+    count = s.rng.choice([0, size(s.rng), size(s.rng), 30 * UNIT, 2**63 - 1])
+    s.note(f"erase {handle.fd}, {count} at {handle.position}")
+    call, params = "SELECT securefile_erase(%s::int, %s::bigint)", (handle.fd, count)
+    if handle.mode == "r":
+        s.refused(call, params, "55000")
+        return
+    want = max(0, min(count, handle.content.length - handle.position))
+    got = s.value(call, params)
+    if got != want:
+        raise Mismatch(f"erased {got} of {want} bytes")
+    handle.content.zero(handle.position, want)
+    if want > 0:
+        handle.written = s.tick()
+
+
+def fits(target, content, count):
+    """Does the target stay as short as the test wants it, with so many bytes more of a content?"""
+    dense = (len(content.pages) + len(target.content.pages)) * PAGE
+    return dense <= DENSE_MAX and (not target.inline or target.position + count <= DENSE_MAX)
+
+
+def copied(s, target, want, got):
+    if got != want:
+        raise Mismatch(f"copied {got} of {want} bytes")
+    target.position += want
+    if want > 0:
+        target.written = s.tick()
+
+
+def copy_range(s):
+    """From one handle to another, which may be of the same value."""
+    if len(s.handles) < 2:
+        return
+    target, source = (s.handles[fd] for fd in s.rng.sample(sorted(s.handles), 2))
+    count = s.rng.choice([None, 0, size(s.rng), size(s.rng), 30 * UNIT])
+    s.note(f"copy {source.fd} at {source.position} to {target.fd} at {target.position}, {count}")
+    call = "SELECT securefile_copy(%s::int, %s::int, %s::bigint)"
+    params = (target.fd, source.fd, count)
+    if target.mode == "r":
+        s.refused(call, params, "55000")
+        return
+    left = max(0, source.content.length - source.position)
+    want = left if count is None else min(count, left)
+    if not fits(target, source.content, want):
+        return
+    got = s.value(call, params)
+    target.content.put(target.position, source.content, source.position, want, source.inline)
+    copied(s, target, want, got)
+    source.position += want
+
+
+def copy_from_value(s):
+    """A part of a value, or of one that has some bytes more behind."""
+    handle, place = some_handle(s), some_place(s)
+    if not handle or not place or handle.mode == "r":
+        return
+    table, key, column = place
+    content, more = s.content(place).copy(), s.rng.choice([b"", fresh(s)])
+    whole = bool(content.length == 0 or is_inline(s, place))
+    content.write(content.length, more)
+    start = spot(s.rng, content.length)
+    count = s.rng.choice([None, 0, size(s.rng), 30 * UNIT])
+    left = max(0, content.length - start)
+    want = left if count is None else min(count, left)
+    s.note(f"copy {place} || {len(more)} from {start}, {count}, to {handle.fd} at {handle.position}")
+    if not fits(handle, content, want):
+        return
+    got = s.value(f"SELECT securefile_copy(%s::int, {column} || %b::bytea, %s::bigint, %s::bigint)"
+                  f" FROM {table} WHERE id = %s", (handle.fd, more, start + 1, count, key))
+    handle.content.put(handle.position, content, start, want, whole)
+    copied(s, handle, want, got)
+
+
 def close(s):
     handle = some_handle(s)
     if not handle:
@@ -230,12 +307,14 @@ def misuse(s):
     s.note(f"misuse of {bad}")
     call, more = s.rng.choice([
         ("read(%s, 10)", ()), ("write(%s, 'x')", ()), ("seek(%s, 0, 0)", ()), ("tell(%s)", ()),
-        ("truncate(%s::int, 0)", ()), ("finish(%s)", ()), ("close(%s)", ())])
+        ("truncate(%s::int, 0)", ()), ("erase(%s::int, 1)", ()), ("copy(%s::int, 0)", ()),
+        ("copy(%s::int, 'x'::securefile)", ()), ("finish(%s)", ()), ("close(%s)", ())])
     s.refused(f"SELECT securefile_{call}", (bad, *more), "42704")
     handle = some_handle(s)
     if handle:
         call, state = s.rng.choice([("read(%s, -1)", "22023"), ("seek(%s, 0, 3)", "22023"),
                                     ("read(%s, 2147483647)", "54000"),
+                                    ("copy(%s::int, 0)", "55000" if handle.mode == "r" else "42704"),
                                     ("seek(%s, -1, 0)", "22023")])
         s.refused(f"SELECT securefile_{call}", (handle.fd,), state)
 
@@ -519,7 +598,7 @@ def others_maintain(s):
 
 OPERATIONS = [
     (create, 10), (open_value, 22), (open_edited, 3), (read, 26), (write, 34), (seek, 30),
-    (truncate, 8), (close, 3), (misuse, 5),
+    (truncate, 8), (erase, 8), (copy_range, 10), (copy_from_value, 6), (close, 3), (misuse, 5),
     (finish_home, 12), (finish_elsewhere, 4), (finish_insert, 10), (finish_upsert, 3),
     (finish_twice, 3), (finish_selected, 3),
     (plain_insert, 8), (plain_update, 4), (delete, 6), (copy_value, 4), (append, 7),

@@ -72,6 +72,32 @@ class Sparse:
             self.touched = {u for u in self.touched if u * UNIT < length}
         self.length = length
 
+    def zero(self, offset, count):
+        """Zeros in the place of count bytes, as far as there are; whole units become gaps."""
+        end = min(offset + count, self.length)
+        if end <= offset:
+            return
+        for number in [n for n in self.pages if n * PAGE < end and (n + 1) * PAGE > offset]:
+            first = max(offset - number * PAGE, 0)
+            past = min(end - number * PAGE, PAGE)
+            page = self.pages[number]
+            self.pages[number] = page[:first] + bytes(past - first) + page[past:]
+        self.pages = {n: p for n, p in self.pages.items() if any(p)}
+        self.touched = {u for u in self.touched if u * UNIT < offset
+                        or min((u + 1) * UNIT, self.length) > end}
+
+    def put(self, offset, source, start, count, whole):
+        """Bytes of another one, which has them.  Its gaps become gaps, unless it is whole."""
+        if count == 0:
+            return
+        self.zero(offset, count)
+        self.length = max(self.length, offset + count)
+        units = range(start // UNIT, (start + count - 1) // UNIT + 1)
+        for unit in units if whole else sorted(u for u in source.touched if u in units):
+            first = max(start, unit * UNIT)
+            past = min(start + count, (unit + 1) * UNIT)
+            self.write(offset + first - start, source.read(first, past - first))
+
     def fill(self):
         """Its gaps may take space, as those of values that are kept in memory do."""
         self.touched = set(range((self.length + UNIT - 1) // UNIT))
@@ -136,6 +162,15 @@ def compare_with_file(seed, rounds=300):
             elif what < 0.6:
                 os.ftruncate(fd, offset)
                 mine.truncate(offset)
+            elif what < 0.7:
+                count = max(0, min(rng.choice([1, 100, PAGE, 2 * UNIT]), mine.length - offset))
+                os.pwrite(fd, bytes(count), offset)
+                mine.zero(offset, count)
+            elif what < 0.8:
+                start = rng.randint(0, mine.length)
+                count = rng.randint(0, mine.length - start)
+                os.pwrite(fd, os.pread(fd, count, start), offset)
+                mine.put(offset, mine.copy(), start, count, rng.random() < 0.5)
             assert os.pread(fd, 3 * UNIT, offset) == mine.read(offset, 3 * UNIT)
         size = os.fstat(fd).st_size
         assert size == mine.length and os.pread(fd, size, 0) == mine.copy().bytes()

@@ -87,6 +87,9 @@ my @calls = (
 		INSERT INTO public.t VALUES (3, ~securefile_finish(:h)) RETURNING d;
 		SELECT ~securefile_open(d, 'r') AS h FROM public.t WHERE id = 1 \gset
 		SELECT ~securefile_read(:h, 2), ~securefile_close(:h); ROLLBACK},
+	'ranges of handles' => q{BEGIN; SELECT ~securefile_create('public.t', 'd') AS h, ~securefile_open(d, 'r') AS r FROM public.t WHERE id = 1 \gset
+		SELECT ~securefile_copy(:h, :r), ~securefile_copy(:h, d), ~securefile_seek(:h, 1, 0), ~securefile_erase(:h, 2) FROM public.t WHERE id = 2;
+		SELECT ~securefile_finish(:h); ROLLBACK},
 	'faults' => q{SELECT ~securefile_fault('io_read', 'error', 1000), ~securefile_fault_fired('io_read'), ~securefile_fault_reset()},
 	'access method securefile_segment' => q{BEGIN; CREATE TABLE public.made (d ~securefile);
 		SELECT schemaname, relname, attname, segment_relid IS NOT NULL FROM ~securefile_columns WHERE relid = 'public.made'::regclass; ROLLBACK},
