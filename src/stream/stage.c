@@ -495,7 +495,9 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 		else if (offset == 0 && n == unit_bytes(stream, unit_no))
 		{
 			drop_staged(stream, unit_no, unit_no + 1);
-			if (!is_hole_unit(stream, unit_no))
+
+			/* is_hole_unit() would refuse a unit that a moved end cuts */
+			if (next_stored(stream, unit_no) == unit_no)
 				sf_write_draft_punch(draft_of(stream), unit_no);
 		}
 		else

@@ -111,6 +111,12 @@ subtest 'erased' => sub {
 		ask('COMMIT');
 		sound($node, $table, 'erased') if $table ne 't';
 		sql("UPDATE $table SET doc = blob(1, $len) WHERE id = 1");
+		ask('BEGIN');
+		$fd = opened($table, 'rw');
+		is(ask("SELECT securefile_truncate($fd, 400000), securefile_seek($fd, 3 * @{[ UNIT ]}, 0), securefile_erase($fd, 10000)"),
+			'0|393216|6784', "$table: all that the end has left of a unit");
+		is(ask("SELECT securefile_finish($fd)::bytea = substring(blob(1, $len) FOR 393216) || @{[ $zeros->(6784) ]}"), 't', "$table: it is zeros");
+		ask('ROLLBACK');
 	}
 };
 
