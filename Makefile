@@ -49,7 +49,8 @@ REGRESS = \
 	storage \
 	estimate \
 	security \
-	edited
+	edited \
+	lob
 REGRESS_OPTS = --load-extension=securefile
 
 ISOLATION = \

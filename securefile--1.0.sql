@@ -203,6 +203,76 @@ CREATE FUNCTION securefile_truncate(securefile, length bigint) RETURNS securefil
 COMMENT ON FUNCTION securefile_truncate(securefile, bigint)
 	IS 'a file of length bytes (0 or more): its first bytes, and zeros behind its end';
 
+-- A form of overlay() that places a securefile would make a literal or an untyped
+-- parameter ambiguous (42725), so it has a name of its own.
+
+CREATE FUNCTION securefile_overlay(document securefile, placed securefile, start bigint,
+								   count bigint DEFAULT NULL) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_overlay_value' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_overlay(securefile, securefile, bigint, bigint)
+	IS 'put another file in the place of count bytes (NULL: as many as it has) from position start on (the first byte is 1)';
+
+CREATE FUNCTION securefile_part(document securefile, start bigint, count bigint DEFAULT NULL)
+	RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_part(securefile, bigint, bigint)
+	IS 'count bytes of a file (0 or more; NULL: to the end) from position start on (the first byte is 1), as a file; reads nothing';
+
+CREATE FUNCTION securefile_erase(document securefile, start bigint, count bigint)
+	RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_erase_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_erase(securefile, bigint, bigint)
+	IS 'a file with zeros in the place of count bytes (0 or more) from position start on (the first byte is 1), as far as it has them';
+
+CREATE FUNCTION securefile_insert(document securefile, start bigint, bytes securefile)
+	RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_insert_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_insert(securefile, bigint, securefile)
+	IS 'put bytes before the one at position start (the first byte is 1); behind the end of the file, zeros come between';
+
+CREATE FUNCTION securefile_delete(document securefile, start bigint, count bigint)
+	RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_delete_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_delete(securefile, bigint, bigint)
+	IS 'a file without count bytes (0 or more) from position start on (the first byte is 1), as far as it has them';
+
+CREATE FUNCTION securefile_move(document securefile, start bigint, count bigint,
+								destination bigint) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_move_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_move(securefile, bigint, bigint, bigint)
+	IS 'take count bytes (0 or more) from position start on (the first byte is 1) out of a file, and put them before the byte that was at position destination';
+
+-- Values of many rows, one behind the other.  The state is not a securefile: it grows
+-- in place.
+
+CREATE FUNCTION securefile_agg_add(internal, securefile) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_agg_add(internal, securefile)
+	IS 'aggregate transition function';
+
+CREATE FUNCTION securefile_agg_add(internal, bytea) RETURNS internal
+	AS 'MODULE_PATHNAME', 'securefile_agg_add_bytea' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_agg_add(internal, bytea)
+	IS 'aggregate transition function';
+
+CREATE FUNCTION securefile_agg_result(internal) RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_agg_result(internal) IS 'aggregate final function';
+
+CREATE AGGREGATE securefile_agg(securefile) (
+	SFUNC = securefile_agg_add, STYPE = internal, FINALFUNC = securefile_agg_result,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE securefile_agg(securefile)
+	IS 'the files of all rows, one behind the other, as || makes it; reads and writes nothing until the result is stored';
+
+CREATE AGGREGATE securefile_agg(bytea) (
+	SFUNC = securefile_agg_add, STYPE = internal, FINALFUNC = securefile_agg_result,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE securefile_agg(bytea)
+	IS 'the bytes of all rows, one behind the other, as a file';
+
 -- Handles: files in pieces, inside a transaction, as lo_open() and its like.
 
 CREATE FUNCTION securefile_create("table" regclass, "column" name) RETURNS integer

@@ -106,7 +106,9 @@ sfi_ddl_edits(Oid function)
 		"securefile_concat", "securefile_concat_bytea", "securefile_prepend",
 		"securefile_overlay", "securefile_overlay_all",
 		"securefile_overlay_big", "securefile_overlay_all_big",
-		"securefile_truncate_value"
+		"securefile_overlay_value", "securefile_truncate_value",
+		"securefile_part", "securefile_erase_value", "securefile_insert_value",
+		"securefile_delete_value", "securefile_move_value"
 	};
 	const SfDdlObjects *objects = sfi_ddl_objects();
 

@@ -307,7 +307,7 @@ refuse_edits(Relation index)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("index \"%s\" cannot have an edited securefile value in an expression",
 						RelationGetRelationName(index)),
-				 errdetail("||, overlay() and securefile_truncate() return such values. They are made anew, and read whole, each time that they are looked at."),
+				 errdetail("||, overlay(), securefile_truncate(), securefile_part() and the like return such values. They are made anew, and read whole, each time that they are looked at."),
 				 errhint("Create the index on an expression of the column itself.")));
 }
 
