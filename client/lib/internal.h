@@ -10,6 +10,7 @@
  * route.c		distributed tables: routes, connections to nodes
  * open.c		opening and creating
  * read.c, write.c	the stream
+ * range.c		copying, erasing on the server
  * store.c		storing and closing: how a value and its transaction end
  * position.c		position and length
  * take.c		taking the connection, giving it back, giving up after an error
@@ -422,8 +423,8 @@ extern void pgsfi_put_int8(char *to, int64_t value);
  */
 extern int64_t pgsfi_get_int(const PGresult *result, int column);
 
-/* Parameters of the application, and up to three of the library after them. */
-#define OWN_PARAMS	3
+/* Parameters of the application, and up to five of the library after them. */
+#define OWN_PARAMS	5
 
 typedef struct Params
 {

@@ -50,8 +50,8 @@
  * The connection.  It may be in blocking mode or not and in pipeline mode or not, but must
  * have no command in progress: else PGSF_ERROR_BUSY.  Each call leaves both modes as they
  * were and the connection free for you, with one exception: after pgsf_read(),
- * pgsf_write() and pgsf_truncate() it may be in pipeline mode with commands in flight.
- * Call pgsf_flush() before you use the connection yourself.  (All other calls, also those
+ * pgsf_write(), pgsf_truncate() and pgsf_erase() it may be in pipeline mode with commands in
+ * flight.  Call pgsf_flush() before you use the connection yourself.  (All other calls, also those
  * on another handle of the connection, do that by themselves.)  The library overwrites the
  * unnamed prepared statement and registers an event procedure (libpq-events.h); it changes
  * no other state of connection and session.  PQfinish() and PQreset() are allowed while a
@@ -152,7 +152,7 @@ extern int	pgsf_errno(const pgsf *h);
 /*
  * Parameters $1 to $count of a statement, in the form of PQexecParams().  types, lengths
  * and formats may be NULL: the server infers the types, and all values are text.  A NULL
- * pgsf_params means no parameters.  PGSF_ERROR_ARGUMENT: count is not between 0 and 65532,
+ * pgsf_params means no parameters.  PGSF_ERROR_ARGUMENT: count is not between 0 and 65530,
  * or the statement uses a parameter beyond $count.
  */
 typedef struct pgsf_params
@@ -233,7 +233,7 @@ extern int	pgsf_write(pgsf *h, const void *buf, size_t len);
 /*
  * Send the gathered bytes, wait until the server has taken all of them, and drop the bytes
  * that were read ahead.  After that the connection is free for the application, until the
- * next pgsf_read(), pgsf_write() or pgsf_truncate().
+ * next pgsf_read(), pgsf_write(), pgsf_truncate() or pgsf_erase().
  * Errors: PGSF_ERROR_STATE no value is open; those of earlier writes.
  */
 extern int	pgsf_flush(pgsf *h);
@@ -275,6 +275,48 @@ typedef struct pgsf_info
  * which is no error.  PGSF_ERROR_ARGUMENT: info is NULL.
  */
 extern int	pgsf_stat(pgsf *h, pgsf_info *info);
+
+/* ---- ranges, on the server: their bytes do not travel ---- */
+
+/*
+ * Copy up to count bytes, -1: all, from the position of source to that of target, and move both
+ * positions.  Returns the number of bytes: fewer than count only at the end of source, 0 at or
+ * beyond it.  What was written to either before, also if it is not stored yet, is seen.  Gaps of
+ * source become gaps of target; a gap between the end of target and its position is one, too.
+ * Other bytes of target are overwritten.  The handles are of one connection; both values are open,
+ * so their transaction is one, too (see Transactions).
+ *
+ * The error is that of target, whose value is closed; that of source stays open at its position,
+ * unless it has failed itself: its next call says so again.
+ *
+ * Errors: PGSF_ERROR_STATE no value is open for writing in target, or none in source;
+ * PGSF_ERROR_ARGUMENT source is NULL, of another connection, or target itself, or count is below
+ * -1; 54000 and 53100 as for pgsf_write(); XX001 the stored bytes are damaged.  One round trip.
+ */
+extern int64_t pgsf_copy_range(pgsf *target, pgsf *source, int64_t count);
+
+/*
+ * Copy length bytes, -1: all, from offset on, of the value that a SELECT yields (as for
+ * pgsf_open), to the position of h, and move it.  Returns the number of bytes: fewer than length
+ * at the end, 0 beyond it.  Gaps stay gaps.
+ *
+ * Errors: PGSF_ERROR_STATE no value is open for writing; PGSF_ERROR_ARGUMENT as for pgsf_get_fd();
+ * those of the SELECT as for pgsf_open(); 54000, 53100 and XX001.  All but the first two close the
+ * value.  One round trip.
+ */
+extern int64_t pgsf_copy_value(pgsf *h, int64_t offset, int64_t length,
+							   const char *sql, const pgsf_params *params);
+
+/*
+ * Make up to count bytes from the position on zeros.  Units of PGSF_UNIT_BYTES that they cover
+ * whole take no space any more.  The length and the position stay.  Returns the number of bytes:
+ * fewer than count only at the end, 0 at or beyond it.
+ *
+ * Errors: PGSF_ERROR_STATE no value is open for writing; PGSF_ERROR_ARGUMENT count is negative;
+ * those of the server as for pgsf_write(), which a later call may report.
+ * May leave the connection in use: see pgsf_flush().
+ */
+extern int64_t pgsf_erase(pgsf *h, int64_t count);
 
 /* ---- storing, closing ---- */
 

@@ -46,6 +46,7 @@ static const struct
 	{"holes", trial_holes},
 	{"unanswered", trial_unanswered},
 	{"route", trial_route},
+	{"ranges", trial_ranges},
 };
 
 bool

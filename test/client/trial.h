@@ -85,4 +85,7 @@ extern void trial_route(void);
 /* holes.c */
 extern void trial_holes(void);
 
+/* ranges.c */
+extern void trial_ranges(void);
+
 #endif							/* TRIAL_H */

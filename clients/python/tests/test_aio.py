@@ -43,6 +43,20 @@ class Asynchronous(Server):
 
         self.run_with(steps)
 
+    def test_ranges(self):
+        """what the server does by itself: erase(), copy_range()"""
+
+        async def steps(conn):
+            await aio.put(conn, "docs", "document", "a", DATA)
+            its, mine = aio.open(conn, "docs", "document", "a"), aio.open(conn, "docs", "document", "b", "w+b")
+            async with conn.transaction(), its as source, mine as target:
+                self.assertEqual(await target.copy_range(source), len(DATA))
+                await target.seek(MB)
+                self.assertEqual(await target.erase(20), 20)
+            self.assertEqual(self.stored("b"), DATA[:MB] + bytes(20) + DATA[MB + 20 :])
+
+        self.run_with(steps)
+
     def test_transactions(self):
         """abort(), an exception and another's transaction store nothing"""
 

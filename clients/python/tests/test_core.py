@@ -50,7 +50,7 @@ class Files(Server):
             self.assertEqual(self.stored(), model.getvalue(), f"round {round_}")
 
     def same_step(self, chosen, file, model):
-        what = chosen.randrange(6)
+        what = chosen.randrange(7)
         size = chosen.choice((0, 1, 1000, 262_144, 700_000))
         if what == 0:
             self.assertEqual(file.read(size), model.read(size))
@@ -66,11 +66,49 @@ class Files(Server):
         elif what == 4:
             end = model.seek(0, io.SEEK_END)
             self.assertEqual(file.seek(-min(end, size), io.SEEK_END), model.seek(-min(end, size), io.SEEK_END))
+        elif what == 5:
+            self.assertEqual(file.erase(size), self.erase(model, size))
         elif chosen.random() < 0.3:
             # BytesIO does not grow so
             size = min(size, len(model.getbuffer()))
             self.assertEqual(file.truncate(size), model.truncate(size))
         self.assertEqual(file.tell(), model.tell())
+
+    def erase(self, model, size):
+        view = model.getbuffer()[model.tell() :][:size]
+        view[:] = bytes(len(view))
+        return len(view)
+
+    def test_copy_range(self):
+        """copy_range() takes what was written to both files and not sent yet, and moves both positions"""
+        self.put(DATA)
+        with self.conn.transaction(), self.open("r+b") as source, self.open("w+b", "b") as target:
+            source.write(b"new")
+            source.seek(0)
+            source.read(10)
+            target.write(b"head")
+            self.assertEqual(target.copy_range(source, 1_000_000), 1_000_000)
+            self.assertEqual((source.tell(), target.tell(), target.size), (1_000_010, 1_000_004, 1_000_004))
+            expected = b"head" + DATA[10:1_000_010]
+            self.assertEqual(source.read(10), DATA[1_000_010:1_000_020])
+            target.seek(2 * MB)
+            self.assertEqual(target.copy_range(source), len(DATA) - 1_000_020)
+            self.assertEqual(target.copy_range(source), 0)
+            expected += bytes(2 * MB - len(expected)) + DATA[1_000_020:]
+            target.seek(0)
+            self.assertEqual(target.read(), expected)
+            for wrong in (target, self.open(conn=self.other)):
+                self.assertRaises(ValueError, target.copy_range, wrong)
+            wrong.close()
+            self.assertRaises(ValueError, target.copy_range, source, -1)
+            self.assertRaises(ValueError, target.erase, -1)
+        self.assertEqual(self.stored("b"), expected)
+        self.assertEqual(self.stored(), b"new" + DATA[3:])
+        with self.conn.transaction(), self.open() as source, self.open("ab", "b") as target:
+            self.assertEqual(target.copy_range(source, 3), 3)
+            for call, argument in ((source.erase, 1), (source.copy_range, source), (target.copy_range, target)):
+                self.assertRaises(io.UnsupportedOperation, call, argument)
+        self.assertEqual(self.stored("b"), expected + b"new")
 
     def test_modes(self):
         """modes: what each makes, keeps, and refuses"""

@@ -154,6 +154,22 @@ class SecureFile(io.RawIOBase):
         if not self.closed:
             self._run(self._stream.flush())
 
+    # ---- what the server does by itself: the bytes do not travel ----
+
+    def erase(self, count: int) -> int:
+        """Make count bytes from the position on zeros, as far as the value goes; how many they were."""
+        self._check(self._stream.writes, "not writable")
+        return self._run(self._stream.erase(count))
+
+    def copy_range(self, source: SecureFile, count: int | None = None) -> int:
+        """Write count bytes of another file of this connection, None: all, from its position on.
+
+        Both positions move.  How many bytes there were.
+        """
+        self._check(self._stream.writes, "not writable")
+        source._check(source._stream.reads, "not readable")
+        return self._run(self._stream.copy_range(source._stream, count))
+
     # ---- the end ----
 
     def close(self) -> None:

@@ -353,6 +353,57 @@ class Stream:
         self.length = size
         self.changed = True
 
+    # ---- what the server does by itself ----
+
+    def _handle_at(self, position: int) -> tuple[Composable, tuple[int, int, int]]:
+        """The handle as an argument, which is moved to a position before it is used; its parameters."""
+        seek = self.place.server.function("securefile_seek")
+        argument = SQL("CASE WHEN {}(%s::pg_catalog.int4, %s::pg_catalog.int8, 0) IS NOT NULL THEN %s::pg_catalog.int4 END")
+        return argument.format(seek), (self.handle, position, self.handle)
+
+    def _left(self, count: int | None) -> int:
+        """How many of so many bytes, None: all, there are from the position on."""
+        left = max(self.length - self.position, 0)
+        if count is None:
+            return left
+        count = operator.index(count)
+        if count < 0:
+            raise ValueError("a number of bytes cannot be negative")
+        return min(count, left)
+
+    def erase(self, count: int) -> Steps[int]:
+        count = self._left(count)
+        if count > 0:
+            yield from self._send_gathered()
+            self._ahead.forget()
+            handle, values = self._handle_at(self.position)
+            query = SQL("SELECT {}({}, %s::pg_catalog.int8)").format(self.place.server.function("securefile_erase"), handle)
+            yield from self._guarded(Ask(query, (*values, count)))
+            self.changed = True
+        return count
+
+    def copy_range(self, source: Stream, count: int | None) -> Steps[int]:
+        if source is self or source.place.conn is not self.place.conn:
+            raise ValueError("the source is another file on the same connection")
+        count = source._left(count)
+        if self.mode == "a":
+            self.position = self.length
+        position_of(self.position + count)
+        if count > 0:
+            yield from source._send_gathered()
+            yield from self._send_gathered()
+            self._ahead.forget()
+            mine, values = self._handle_at(self.position)
+            its, others = source._handle_at(source.position)
+            copy = self.place.server.function("securefile_copy")
+            query = SQL("SELECT {}({}, {}, %s::pg_catalog.int8)").format(copy, mine, its)
+            yield from self._guarded(Ask(query, (*values, *others, count)))
+            source.position += count
+            self.position += count
+            self.length = max(self.length, self.position)
+            self.changed = True
+        return count
+
     # ---- the position ----
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -103,6 +103,20 @@ class AsyncSecureFile:
         if not self.closed:
             await run_async(self._conn, self._stream.flush())
 
+    async def erase(self, count: int) -> int:
+        """Make count bytes from the position on zeros, as far as the value goes; how many they were."""
+        self._check(self._stream.writes, "not writable")
+        return await run_async(self._conn, self._stream.erase(count))
+
+    async def copy_range(self, source: AsyncSecureFile, count: int | None = None) -> int:
+        """Write count bytes of another file of this connection, None: all, from its position on.
+
+        Both positions move.  How many bytes there were.
+        """
+        self._check(self._stream.writes, "not writable")
+        source._check(source._stream.reads, "not readable")
+        return await run_async(self._conn, self._stream.copy_range(source._stream, count))
+
     async def close(self) -> None:
         """Store what was written, in the transaction; commit, if that is the file's own."""
         try:
