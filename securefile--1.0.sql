@@ -1118,11 +1118,45 @@ CREATE FUNCTION securefile_stat_columns(
 	OUT dedup_hits bigint,
 	OUT dedup_bytes bigint,
 	OUT dedup_mismatches bigint,
+	OUT scanned_bytes bigint,
+	OUT returned_bytes bigint,
+	OUT skipped_bytes bigint,
 	OUT stats_reset timestamptz
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_stat_columns()
 	IS 'cumulative statistics by table OID and column number, times in microseconds; see securefile_stat';
+
+CREATE FUNCTION securefile_stat_session_columns(
+	OUT table_oid oid,
+	OUT attnum smallint,
+	OUT allocation_bytes bigint,
+	OUT allocation_chunks bigint,
+	OUT direct_read_bytes bigint,
+	OUT direct_write_bytes bigint,
+	OUT direct_read_ops bigint,
+	OUT direct_write_ops bigint,
+	OUT inode_read_time_us bigint,
+	OUT inode_write_time_us bigint,
+	OUT ioreap_time_us bigint,
+	OUT bytes_nontransformed bigint,
+	OUT bytes_transformed bigint,
+	OUT bytes_transformed_stored bigint,
+	OUT units_incompressible bigint,
+	OUT compress_time_us bigint,
+	OUT decompress_time_us bigint,
+	OUT flushes bigint,
+	OUT nontransformed_flushes bigint,
+	OUT dedup_hits bigint,
+	OUT dedup_bytes bigint,
+	OUT dedup_mismatches bigint,
+	OUT scanned_bytes bigint,
+	OUT returned_bytes bigint,
+	OUT skipped_bytes bigint
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_stat_session_columns()
+	IS 'what this session has counted so far, by table OID and column number, times in microseconds; OID 0: of no column; see securefile_stat_session';
 
 CREATE FUNCTION securefile_stat_reset() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
@@ -1176,6 +1210,9 @@ SELECT c.schemaname,
 	COALESCE(s.dedup_hits, 0) AS dedup_hits,
 	COALESCE(s.dedup_bytes, 0) AS dedup_bytes,
 	COALESCE(s.dedup_mismatches, 0) AS dedup_mismatches,
+	COALESCE(s.scanned_bytes, 0) AS scanned_bytes,
+	COALESCE(s.returned_bytes, 0) AS returned_bytes,
+	COALESCE(s.skipped_bytes, 0) AS skipped_bytes,
 	s.stats_reset
 FROM securefile_column_tables c
 	LEFT JOIN securefile_stat_columns() s
@@ -1184,6 +1221,64 @@ WHERE c.relkind OPERATOR(pg_catalog.=) 'r' AND c.segment_relid IS NOT NULL;
 COMMENT ON VIEW securefile_stat
 	IS 'cumulative statistics of each securefile column; times in milliseconds';
 GRANT SELECT ON securefile_stat TO PUBLIC;
+
+-- How much of what queries asked about stayed in the server.
+CREATE VIEW securefile_scan AS
+SELECT s.schemaname,
+	s.relname,
+	s.attname,
+	s.relid,
+	s.scanned_bytes,
+	s.returned_bytes,
+	s.skipped_bytes,
+	(s.scanned_bytes::double precision OPERATOR(pg_catalog.+) s.skipped_bytes::double precision)
+		OPERATOR(pg_catalog./) CASE WHEN t.total_bytes OPERATOR(pg_catalog.>) 0 THEN t.total_bytes END AS ratio,
+	s.stats_reset
+FROM securefile_stat s
+	CROSS JOIN LATERAL (SELECT s.scanned_bytes::double precision OPERATOR(pg_catalog.+) s.skipped_bytes::double precision
+		OPERATOR(pg_catalog.+) s.returned_bytes::double precision) t(total_bytes);
+COMMENT ON VIEW securefile_scan
+	IS 'bytes of values that functions read inside the server, that clients were given, and that no one had to read; ratio: the part of all these that was not given to clients';
+GRANT SELECT ON securefile_scan TO PUBLIC;
+
+-- The same counters as in securefile_stat, of this session; the last row is of no column.
+CREATE VIEW securefile_stat_session AS
+SELECT c.schemaname,
+	c.relname,
+	c.attname,
+	c.relid,
+	COALESCE(s.allocation_bytes, 0) AS allocation_bytes,
+	COALESCE(s.allocation_chunks, 0) AS allocation_chunks,
+	COALESCE(s.direct_read_bytes, 0) AS direct_read_bytes,
+	COALESCE(s.direct_write_bytes, 0) AS direct_write_bytes,
+	COALESCE(s.direct_read_ops, 0) AS direct_read_ops,
+	COALESCE(s.direct_write_ops, 0) AS direct_write_ops,
+	COALESCE(s.inode_read_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS inode_read_time,
+	COALESCE(s.inode_write_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS inode_write_time,
+	COALESCE(s.ioreap_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS ioreap_time,
+	COALESCE(s.bytes_nontransformed, 0) AS bytes_nontransformed,
+	COALESCE(s.bytes_transformed, 0) AS bytes_transformed,
+	COALESCE(s.bytes_transformed_stored, 0) AS bytes_transformed_stored,
+	COALESCE(s.units_incompressible, 0) AS units_incompressible,
+	COALESCE(s.compress_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS compress_time,
+	COALESCE(s.decompress_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS decompress_time,
+	COALESCE(s.flushes, 0) AS flushes,
+	COALESCE(s.nontransformed_flushes, 0) AS nontransformed_flushes,
+	COALESCE(s.dedup_hits, 0) AS dedup_hits,
+	COALESCE(s.dedup_bytes, 0) AS dedup_bytes,
+	COALESCE(s.dedup_mismatches, 0) AS dedup_mismatches,
+	COALESCE(s.scanned_bytes, 0) AS scanned_bytes,
+	COALESCE(s.returned_bytes, 0) AS returned_bytes,
+	COALESCE(s.skipped_bytes, 0) AS skipped_bytes
+FROM (SELECT t.schemaname, t.relname, t.attname, t.relid, t.attnum
+		FROM securefile_column_tables t
+		WHERE t.relkind OPERATOR(pg_catalog.=) 'r' AND t.segment_relid IS NOT NULL
+		UNION ALL SELECT NULL, NULL, NULL, NULL, 0::pg_catalog.int2) c
+	LEFT JOIN securefile_stat_session_columns() s
+		ON s.table_oid OPERATOR(pg_catalog.=) COALESCE(c.relid, 0::pg_catalog.oid) AND s.attnum OPERATOR(pg_catalog.=) c.attnum;
+COMMENT ON VIEW securefile_stat_session
+	IS 'securefile_stat of this session up to now, with its parallel workers; the row with nulls has what belongs to no column: values that lie in their rows; times in milliseconds';
+GRANT SELECT ON securefile_stat_session TO PUBLIC;
 
 -- ---------------------------------------------------------------------
 -- I/O: what the storage can do, and what processes do with it

@@ -13,7 +13,7 @@ RESET ROLE;
 SELECT schemaname, relname, attname, allocation_bytes, allocation_chunks, direct_read_bytes, direct_write_bytes,
 	direct_read_ops, direct_write_ops, inode_read_time, inode_write_time, ioreap_time, bytes_nontransformed,
 	bytes_transformed, bytes_transformed_stored, units_incompressible, compress_time, decompress_time,
-	flushes, nontransformed_flushes, dedup_hits, dedup_bytes, dedup_mismatches, stats_reset
+	flushes, nontransformed_flushes, dedup_hits, dedup_bytes, dedup_mismatches, scanned_bytes, returned_bytes, skipped_bytes, stats_reset
 FROM securefile_stat WHERE relid IN ('stats_one'::regclass, 'stats_two'::regclass) ORDER BY relname, attname;
 
 INSERT INTO stats_one SELECT 1, v, v, v FROM (SELECT repeat('x', 300000)::bytea) x(v);
@@ -36,6 +36,12 @@ SELECT length(document) FROM stats_two;
 SELECT direct_read_bytes FROM securefile_stat WHERE relid = 'stats_two'::regclass;
 SELECT substring(document from 200001 for 10) FROM stats_two;
 SELECT direct_read_bytes BETWEEN 1 AND 140000 AS one_unit FROM securefile_stat WHERE relid = 'stats_two'::regclass;
+
+-- what was asked, inside the server and by clients; what is answered without reading
+SELECT count(securefile_digest(document, 'md5')), count(document = '\x01'::bytea) FROM stats_two;
+SELECT scanned_bytes, returned_bytes, skipped_bytes FROM securefile_stat WHERE relid = 'stats_two'::regclass;
+SELECT scanned_bytes, returned_bytes, skipped_bytes, round(ratio::numeric, 6) AS ratio FROM securefile_scan WHERE relid = 'stats_two'::regclass;
+SELECT relname, scanned_bytes, returned_bytes, skipped_bytes FROM securefile_stat_session WHERE relid = 'stats_two'::regclass;
 
 -- what a column compresses and what it does not, in values and in flushes; noise() does not compress
 CREATE FUNCTION noise(len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS

@@ -195,11 +195,11 @@ TRUNCATE an;
 SELECT plain_bytes FROM securefile_usage('an', 'd');
 
 -- numbers that ANALYZE did not make
-UPDATE pg_statistic SET stanumbers1 = '{Infinity,1}' WHERE starelid = 'an_large'::regclass AND staattnum = 2;
+UPDATE pg_statistic SET stanumbers1 = '{Infinity,1,1}' WHERE starelid = 'an_large'::regclass AND staattnum = 2;
 SELECT plain_bytes, ratio FROM securefile_usage('an_large', 'd');
 UPDATE pg_statistic SET stanumbers1 = '{1}' WHERE starelid = 'an_large'::regclass AND staattnum = 2;
 SELECT plain_bytes, ratio FROM securefile_usage('an_large', 'd');
-UPDATE pg_statistic SET stanumbers1 = '{0,0}' WHERE starelid = 'an_large'::regclass AND staattnum = 2;
+UPDATE pg_statistic SET stanumbers1 = '{0,0,1}' WHERE starelid = 'an_large'::regclass AND staattnum = 2;
 SELECT plain_bytes, ratio FROM securefile_usage('an_large', 'd');
 
 DROP TABLE st, st_packed, st_temp, st_copy, an, an_empty, an_large, an_parts;

@@ -71,6 +71,8 @@ static const SfSharedArea *const areas[] = {
 	&sf_stats_area,
 	&sf_stats_columns_area,
 	&sf_stats_progress_area,
+	&sf_stats_workers_area,
+	&sf_stats_workers_columns_area,
 	&sf_space_parked_area,
 	&sf_space_dispenser_area,
 	&sf_space_keep_area,

@@ -257,20 +257,19 @@ hash_of_segment(SfLocator *loc, SfContentHash *hash)
 }
 
 bool
-sf_object_hash(struct varlena *datum, SfContentHash *hash)
+sf_object_hash(SfLocator *loc, SfContentHash *hash)
 {
-	SfLocator	loc = sf_object_locator(datum);
 	const SfSecret *key;
 
-	if (!(loc.flags & SF_LOC_HASHED) || !sf_base_preloaded || HistoricSnapshotActive())
+	if (!(loc->flags & SF_LOC_HASHED) || !sf_base_preloaded || HistoricSnapshotActive())
 		return false;
-	if (loc.flags & SF_LOC_KEYED)
-		return hash_of_segment(&loc, hash);
-	key = key_of(&loc);
+	if (loc->flags & SF_LOC_KEYED)
+		return hash_of_segment(loc, hash);
+	key = key_of(loc);
 	if (key == NULL)
 		return false;
-	require_tag(&loc, key);
-	memcpy(hash, loc.hash, sizeof(*hash));
+	require_tag(loc, key);
+	memcpy(hash, loc->hash, sizeof(*hash));
 	return true;
 }
 

@@ -84,11 +84,11 @@ extern void sf_object_require_genuine(SfSegment *seg, SfLocator *loc);
 extern bool sf_object_kept_hash(SfSegment *seg, SfLocator *loc, SfContentHash *hash);
 
 /*
- * The same for a STORED datum (detoasted, maybe packed), whose tag is checked as
+ * The same for a locator that was decoded only, and whose tag is checked as
  * sf_object_length() does.  False, too, where it cannot be known here, and reading the value
  * says why.
  */
-extern bool sf_object_hash(struct varlena *datum, SfContentHash *hash);
+extern bool sf_object_hash(SfLocator *loc, SfContentHash *hash);
 
 /*
  * Units [first, first + n), which the object has, into units.  Reads inode pages through

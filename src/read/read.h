@@ -143,6 +143,7 @@ extern SfReader *sf_read_begin(struct varlena *datum);
 
 /* Its copy of the datum, and the length in bytes.  Good as long as the reader.  Never throw. */
 extern struct varlena *sf_read_reader_datum(const SfReader *reader);
+extern const SfValue *sf_read_reader_value(const SfReader *reader);
 extern int64 sf_read_reader_length(const SfReader *reader);
 
 /* Frees all the reader has, and lets its lock go.  Never throws. */
@@ -166,6 +167,7 @@ extern void sf_read_at_end(void);
  * that names the streaming functions; else errors as for sf_read_range().
  */
 extern struct varlena *sf_read_bytea(struct varlena *datum);
+extern struct varlena *sf_read_value_bytea(SfValue *value);
 
 /* Whole value as an INLINE securefile datum (palloc'd).  Errors as for sf_read_bytea(). */
 extern struct varlena *sf_read_inline(struct varlena *datum);

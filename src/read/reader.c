@@ -89,6 +89,12 @@ sf_read_reader_datum(const SfReader *reader)
 	return reader->value.datum;
 }
 
+const SfValue *
+sf_read_reader_value(const SfReader *reader)
+{
+	return &reader->value;
+}
+
 int64
 sf_read_reader_length(const SfReader *reader)
 {

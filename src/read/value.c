@@ -254,17 +254,16 @@ sf_read_next_data(SfValue *value, int64 *object_offset, int64 *len)
  * is taken for the exact length, and the units are read straight into it where possible.
  */
 static struct varlena *
-read_whole(struct varlena *datum, Size header)
+read_whole(SfValue *value, Size header)
 {
-	SfValue		value = sf_read_look(datum);
-	int64		len = sf_read_value_length(&value);
+	int64		len = sf_read_value_length(value);
 	struct varlena *result;
 	char		first;
 
 	if (len > MaxAllocSize - header)
 	{
 		/* says so if it is the locator that is wrong */
-		sf_read_value_range(&value, 0, 1, &first);
+		sf_read_value_range(value, 0, 1, &first);
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole",
@@ -277,22 +276,31 @@ read_whole(struct varlena *datum, Size header)
 	}
 	result = palloc(header + len);
 	SET_VARSIZE(result, header + len);
-	sf_read_value_range(&value, 0, len, (char *) result + header);
+	sf_read_value_range(value, 0, len, (char *) result + header);
 	return result;
 }
 
 /* A bytea has the same bytes behind a header without form. */
 struct varlena *
+sf_read_value_bytea(SfValue *value)
+{
+	return read_whole(value, VARHDRSZ);
+}
+
+struct varlena *
 sf_read_bytea(struct varlena *datum)
 {
-	return read_whole(datum, VARHDRSZ);
+	SfValue		value = sf_read_look(datum);
+
+	return sf_read_value_bytea(&value);
 }
 
 /* The memory is asked for once, so the form byte is put where the header leaves room for it. */
 struct varlena *
 sf_read_inline(struct varlena *datum)
 {
-	struct varlena *result = read_whole(datum, SF_INLINE_OVERHEAD);
+	SfValue		value = sf_read_look(datum);
+	struct varlena *result = read_whole(&value, SF_INLINE_OVERHEAD);
 
 	*VARDATA(result) = SF_FORM_INLINE;
 	return result;

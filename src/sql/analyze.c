@@ -196,9 +196,17 @@ compute_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetchfunc,
 		return;
 
 	see_large(&seen);
+	SF_ASSERT(seen.values <= samplerows - null_count);
 	if (seen.values > 0)
-		sf_stats_keep_sample(stats, seen.plain_bytes / seen.values,
-							 seen.stored_bytes / seen.values);
+	{
+		SfSampled	sampled = {
+			.plain_bytes = seen.plain_bytes / seen.values,
+			.stored_bytes = seen.stored_bytes / seen.values,
+			.part = (double) seen.values / (samplerows - null_count)
+		};
+
+		sf_stats_keep_sample(stats, &sampled);
+	}
 	stats->stats_valid = true;
 	stats->stanullfrac = (double) null_count / samplerows;
 	stats->stawidth = null_count < samplerows ? total_width / (samplerows - null_count) : 0;

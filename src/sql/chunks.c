@@ -133,13 +133,17 @@ static void
 piece_read(ExpandedObjectHeader *header, void *result, Size size)
 {
 	Piece	   *piece = (Piece *) header;
+	bool		was_taken = piece->taken;
 
 	SF_ASSERT(size == piece_size(header));
-	if (piece->taken)
+	if (was_taken)
 		piece->scan->eager = true;
 	piece->taken = true;
 	SET_VARSIZE(result, size);
 	sf_read_at(piece->scan->reader, piece->object_offset, piece->len, VARDATA(result));
+	if (!was_taken)
+		sfi_sql_count(&piece->scan->content.value, piece->object_offset, piece->len,
+					  SF_SQL_RETURNED);
 }
 
 /*
@@ -195,7 +199,7 @@ next_row(ChunkScan *scan)
 	if (scan->rows == ROWS_DATA_STARTS)
 		piece = Int64GetDatum(scan->next + 1);
 	else if (scan->reader == NULL)
-		piece = PointerGetDatum(sfi_sql_slice(&scan->content, scan->next, len));
+		piece = PointerGetDatum(sfi_sql_hand_out(&scan->content, scan->next, len));
 	else
 		piece = new_piece(scan, len);
 	if (scan->eager && scan->rows != ROWS_DATA_STARTS)

@@ -45,6 +45,13 @@ sfi_sql_is_inline(const SfSqlContent *content)
 	return content->value.form == SF_FORM_INLINE;
 }
 
+/* Was it opened by sfi_sql_open_bytea()?  Such a one has no form. */
+static inline bool
+sfi_sql_is_bytea(const SfSqlContent *content)
+{
+	return sfi_sql_is_inline(content) && content->inline_start == 0;
+}
+
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
 extern bytea *sfi_sql_new_bytea(int64 len);
 
@@ -73,5 +80,31 @@ extern SfHandle *sfi_sql_handle_to_write(int number);
 
 /* ERROR INVALID_PARAMETER_VALUE of a number of bytes that is negative. */
 extern void sfi_sql_require_count(int64 count);
+
+/* ---- count.c ---- */
+
+/*
+ * What is counted of the bytes of values, before compression (stats/stats.h): read here for an
+ * answer that is not these bytes; handed out; or neither, since the answer was known without
+ * them.
+ */
+typedef enum SfSqlCounted
+{
+	SF_SQL_SCANNED,
+	SF_SQL_RETURNED,
+	SF_SQL_SKIPPED,
+} SfSqlCounted;
+
+/*
+ * Count bytes [object_offset, object_offset + len) of a value, which has them, for the columns
+ * that they lie in.  Call it when they were read.  Throws only when memory is short.
+ */
+extern void sfi_sql_count(const SfValue *value, int64 object_offset, int64 len, SfSqlCounted what);
+
+/* Count all of a value; of a bytea nothing is counted. */
+extern void sfi_sql_count_content(const SfSqlContent *content, SfSqlCounted what);
+
+/* A slice for the caller of a function, counted as returned. */
+extern bytea *sfi_sql_hand_out(SfSqlContent *content, int64 object_offset, int64 len);
 
 #endif							/* SF_SQL_CONTENT_H */

@@ -228,15 +228,19 @@ kept_digest(Datum value)
 	SfContentHash hash;
 	SfUnfilled	unfilled;
 	struct varlena *datum;
+	SfValue		look;
 	bytea	   *result;
 
 	value = sf_object_given(value);
 	if (sf_object_rope_of(value) != NULL)
 		return NULL;
 	datum = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
-	if (datum == NULL || sf_read_unfilled(PointerGetDatum(datum), &unfilled) ||
-		sf_read_form(datum) != SF_FORM_STORED || !sf_object_hash(datum, &hash))
+	if (datum == NULL || sf_read_unfilled(PointerGetDatum(datum), &unfilled))
 		return NULL;
+	look = sf_read_look(datum);
+	if (look.form != SF_FORM_STORED || !sf_object_hash(&look.loc, &hash))
+		return NULL;
+	sfi_sql_count(&look, 0, look.loc.length_bytes, SF_SQL_SKIPPED);
 	result = sfi_sql_new_bytea(sizeof(hash.digest));
 	memcpy(VARDATA(result), hash.digest, sizeof(hash.digest));
 	return result;

@@ -31,6 +31,7 @@ sfi_sql_feed(Datum value, SfSqlTake take, void *arg)
 	SfSqlPart	part;
 
 	sfi_sql_walk_begin(&walk, value);
+	walk.zeros_are = SF_SQL_SCANNED;
 	while (sfi_sql_walk_next(&walk, &part))
 	{
 		if (part.bytes != NULL)

@@ -135,6 +135,7 @@ securefile_read(PG_FUNCTION_ARGS)
 	SfHandle   *handle = handle_to_use(PG_GETARG_INT32(0));
 	int64		len = PG_GETARG_INT32(1);
 	int64		left = Max(sf_stream_length(handle->stream) - handle->position, 0);
+	SfValue		place;
 	bytea	   *bytes;
 
 	if (len < 0)
@@ -151,6 +152,8 @@ securefile_read(PG_FUNCTION_ARGS)
 	sf_sql_send_large();
 	bytes = sfi_sql_new_bytea(len);
 	sf_stream_read(handle->stream, handle->position, len, VARDATA(bytes));
+	place = sf_stream_place(handle->stream);
+	sfi_sql_count(&place, handle->position, len, SF_SQL_RETURNED);
 	handle->position += len;
 	PG_RETURN_BYTEA_P(bytes);
 }

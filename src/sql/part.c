@@ -64,7 +64,7 @@ substring_of_rope(const SfRope *rope, int64 start, int64 end_offset)
 	struct varlena *flat = sf_object_rope_part(rope, part.first, part.past);
 	SfSqlContent content = sfi_sql_open(PointerGetDatum(flat));
 
-	return sfi_sql_slice(&content, 0, part.past - part.first);
+	return sfi_sql_hand_out(&content, 0, part.past - part.first);
 }
 
 /* Bytes from position start (the first is 1) to before that offset. */
@@ -80,7 +80,7 @@ substring(Datum value, int64 start, int64 end_offset)
 		return substring_of_rope(rope, start, end_offset);
 	content = sfi_sql_open(value);
 	part = part_of(content.length, start, end_offset);
-	return sfi_sql_slice(&content, part.first, part.past - part.first);
+	return sfi_sql_hand_out(&content, part.first, part.past - part.first);
 }
 
 /* Offset of the end of a substring; an overflow means to the end, as for bytea. */

@@ -71,7 +71,7 @@ read_unit(void *arg)
 	Salvage    *salvage = arg;
 
 	SF_ASSERT(salvage->next % SF_UNIT_SIZE == 0 && salvage->len <= SF_UNIT_SIZE);
-	salvage->unit = sfi_sql_slice(&salvage->content, salvage->next, salvage->len);
+	salvage->unit = sfi_sql_hand_out(&salvage->content, salvage->next, salvage->len);
 }
 
 static char *

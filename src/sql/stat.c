@@ -26,6 +26,7 @@
 #include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(securefile_stat_columns);
+PG_FUNCTION_INFO_V1(securefile_stat_session_columns);
 PG_FUNCTION_INFO_V1(securefile_stat_reset);
 PG_FUNCTION_INFO_V1(securefile_kept_memory);
 PG_FUNCTION_INFO_V1(securefile_kept_space);
@@ -71,6 +72,15 @@ put_column(ReturnSetInfo *rsinfo, const SfStatColumn *column)
 	pfree(nulls);
 }
 
+static Datum
+put_columns(FunctionCallInfo fcinfo, const SfStatColumn *columns, int n)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < n; i++)
+		put_column((ReturnSetInfo *) fcinfo->resultinfo, &columns[i]);
+	PG_RETURN_NULL();
+}
+
 /* One row a column of the current database that ever counted something. */
 Datum
 securefile_stat_columns(PG_FUNCTION_ARGS)
@@ -78,10 +88,17 @@ securefile_stat_columns(PG_FUNCTION_ARGS)
 	SfStatColumn *columns;
 	int			n = sf_stats_list(&columns);
 
-	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < n; i++)
-		put_column((ReturnSetInfo *) fcinfo->resultinfo, &columns[i]);
-	PG_RETURN_NULL();
+	return put_columns(fcinfo, columns, n);
+}
+
+/* The same of this session, with a row of OID 0 for what belongs to no column. */
+Datum
+securefile_stat_session_columns(PG_FUNCTION_ARGS)
+{
+	SfStatColumn *columns;
+	int			n = sf_stats_session_list(&columns);
+
+	return put_columns(fcinfo, columns, n);
 }
 
 /* May the current user reset a table's statistics?  Nobody, if it is gone. */

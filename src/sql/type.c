@@ -21,6 +21,7 @@
 #include "libpq/pqformat.h"
 #include "object/object.h"
 #include "read/read.h"
+#include "sql/content.h"
 #include "sql/sql.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -43,6 +44,17 @@ static struct varlena *
 argument(Datum value)
 {
 	return PG_DETOAST_DATUM_PACKED(sf_object_given(value));
+}
+
+/* All bytes of a value, for the caller of a function. */
+static bytea *
+hand_out(struct varlena *datum)
+{
+	SfValue		value = sf_read_look(datum);
+	bytea	   *bytes = sf_read_value_bytea(&value);
+
+	sfi_sql_count(&value, 0, VARSIZE(bytes) - VARHDRSZ, SF_SQL_RETURNED);
+	return bytes;
 }
 
 /* An INLINE value of the bytes of a bytea. */
@@ -193,7 +205,7 @@ plain_hash(struct varlena *datum, SfUnfilled *unfilled)
 	SfLocator	loc;
 
 	if (sf_object_decode(datum, &loc) != NULL || (loc.flags & SF_LOC_KEYED) ||
-		!sf_object_hash(datum, &hash))
+		!sf_object_hash(&loc, &hash))
 		return false;
 	memcpy(unfilled->digest, hash.digest, sizeof(unfilled->digest));
 	return true;
@@ -247,7 +259,7 @@ hex_form(const bytea *bytes)
 static char *
 text_form(struct varlena *datum)
 {
-	bytea	   *bytes = sf_read_bytea(datum);
+	bytea	   *bytes = hand_out(datum);
 	char	   *text;
 
 	if (wants_markers() && !is_possible_text(bytes))
@@ -302,7 +314,7 @@ securefile_send(PG_FUNCTION_ARGS)
 
 	sf_sql_send_large();
 	begin_place(&place, datum);
-	bytes = sf_read_bytea(datum);
+	bytes = hand_out(datum);
 	end_place(&place);
 	PG_RETURN_BYTEA_P(bytes);
 }
@@ -317,7 +329,7 @@ Datum
 securefile_to_bytea(PG_FUNCTION_ARGS)
 {
 	sf_sql_send_large();
-	PG_RETURN_BYTEA_P(sf_read_bytea(argument(PG_GETARG_DATUM(0))));
+	PG_RETURN_BYTEA_P(hand_out(argument(PG_GETARG_DATUM(0))));
 }
 
 /*

@@ -200,7 +200,9 @@ sfi_sql_walk_begin(SfSqlWalk *walk, Datum value)
 {
 	SfRope	   *rope = sf_object_rope_of(value);
 
-	*walk = (SfSqlWalk) {.context = CurrentMemoryContext};
+	*walk = (SfSqlWalk) {
+		.bytes_are = SF_SQL_SCANNED, .zeros_are = SF_SQL_SKIPPED, .context = CurrentMemoryContext
+	};
 	if (rope != NULL)
 	{
 		walk->npieces = sf_object_rope_pieces(rope, &walk->pieces);
@@ -277,6 +279,18 @@ part_of_inline(SfSqlWalk *walk, bool last)
 	return (SfSqlPart) {VARDATA(walk->slice), len};
 }
 
+/* Count a part for the column that has it: of a list of pieces, that of its piece. */
+static void
+count_part(const SfSqlWalk *walk, const SfSqlPart *part)
+{
+	static const SfValue in_no_column = {.form = SF_FORM_INLINE};
+	const SfValue *value = &walk->content.value;
+
+	if (walk->pieces != NULL && (value->datum == NULL || value->form == SF_FORM_EDITED))
+		value = walk->stored != NULL ? &walk->stored->value : &in_no_column;
+	sfi_sql_count(value, 0, part->length, part->bytes != NULL ? walk->bytes_are : walk->zeros_are);
+}
+
 /* Take a part away from one end of what is left; the only place where a walk can be cancelled. */
 static bool
 take_part(SfSqlWalk *walk, SfSqlPart *part, bool last)
@@ -298,6 +312,7 @@ take_part(SfSqlWalk *walk, SfSqlPart *part, bool last)
 							  Min(walk->end - walk->piece_start, (int64) piece->length), last);
 	}
 	SF_ASSERT(part->length > 0 && part->length <= walk->end - walk->start);
+	count_part(walk, part);
 	if (last)
 		walk->end -= part->length;
 	else

@@ -27,12 +27,17 @@ typedef struct SfSqlPart
 
 typedef struct SfSqlStored SfSqlStored;
 
-/* A walk; of the caller, anywhere.  Only length is of interest to others. */
+/*
+ * A walk; of the caller, anywhere.  Only length is of interest to others, and what parts are
+ * counted as: bytes as scanned, zeros as skipped, unless the caller sets it after the beginning.
+ */
 typedef struct SfSqlWalk
 {
 	int64		length;			/* of the value, in bytes */
 	int64		start;			/* what is left to be given: from there .. */
 	int64		end;			/* .. to before there */
+	SfSqlCounted bytes_are;
+	SfSqlCounted zeros_are;
 	MemoryContext context;		/* of all that follows */
 	SfSqlContent content;		/* INLINE */
 	bytea	   *slice;			/* INLINE: the last part, or NULL */

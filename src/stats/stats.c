@@ -17,7 +17,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "stats/stats.h"
+#include "stats/stats_internal.h"
 
 #include "access/xact.h"
 #include "config/config.h"
@@ -50,6 +50,7 @@ typedef struct LocalEntry
 {
 	SfSharedColumn key;
 	SfStatCounters counters;
+	SfStatCounters *session;	/* what the session has counted before */
 } LocalEntry;
 
 static StatShared *shared = NULL;
@@ -72,14 +73,6 @@ const SfSharedArea sf_stats_columns_area = {
 
 /* ---- counters ---- */
 
-static void
-add_counters(SfStatCounters *sum, const SfStatCounters *add)
-{
-#define SF_STAT(name) sum->name += add->name;
-	SF_STAT_LIST
-#undef SF_STAT
-}
-
 static bool
 all_zero(const SfStatCounters *counters)
 {
@@ -96,13 +89,20 @@ sf_stats_local(Oid table_oid, AttrNumber attnum)
 
 	if (local_last != NULL && memcmp(&local_last->key, &key, sizeof(key)) == 0)
 		return &local_last->counters;
+	if (!OidIsValid(table_oid))
+		return sfi_stats_session_nowhere();
 
 	if (local_table == NULL)
 		local_table = sf_base_table("securefile local stats", sizeof(SfSharedColumn),
 									sizeof(LocalEntry), TopMemoryContext);
 	local_last = hash_search(local_table, &key, HASH_ENTER, &found);
 	if (!found)
+	{
 		memset(&local_last->counters, 0, sizeof(SfStatCounters));
+		/* what comes next may throw */
+		local_last->session = sfi_stats_session_nowhere();
+		local_last->session = sfi_stats_session(&key);
+	}
 	return &local_last->counters;
 }
 
@@ -162,7 +162,7 @@ add_to_entry(StatEntry *entry, const SfStatCounters *add, TimestampTz now)
 	/* else the entry could be evicted meanwhile */
 	SF_ASSERT(LWLockHeldByMe(&shared->lock));
 	SpinLockAcquire(&entry->lock);
-	add_counters(&entry->counters, add);
+	sfi_stats_add_counters(&entry->counters, add);
 	entry->last_flush = now;
 	SpinLockRelease(&entry->lock);
 }
@@ -197,14 +197,12 @@ flush_one(const SfSharedColumn *key, const SfStatCounters *add)
 				 errhint("Increase securefile.max_columns.")));
 }
 
-void
-sf_stats_flush(void)
+/* Hand over all local counters, to the session and to shared memory. */
+static void
+flush_local(void)
 {
 	HASH_SEQ_STATUS scan;
 	LocalEntry *entry;
-
-	if (local_table == NULL || shared == NULL)
-		return;
 
 	hash_seq_init(&scan, local_table);
 	while ((entry = hash_seq_search(&scan)) != NULL)
@@ -212,6 +210,7 @@ sf_stats_flush(void)
 		if (all_zero(&entry->counters))
 			continue;
 		flush_one(&entry->key, &entry->counters);
+		sfi_stats_add_counters(entry->session, &entry->counters);
 		memset(&entry->counters, 0, sizeof(SfStatCounters));
 	}
 	if (hash_get_num_entries(local_table) > LOCAL_KEEP)
@@ -220,6 +219,16 @@ sf_stats_flush(void)
 		local_table = NULL;
 		local_last = NULL;
 	}
+}
+
+void
+sf_stats_flush(void)
+{
+	if (shared == NULL)
+		return;
+	if (local_table != NULL)
+		flush_local();
+	sfi_stats_session_at_end();
 }
 
 /* ---- views of the counters ---- */
@@ -261,6 +270,27 @@ sf_stats_list(SfStatColumn **columns)
 		copy_entry(&(*columns)[n++], entry);
 	}
 	LWLockRelease(&shared->lock);
+	return n;
+}
+
+/* Add the local counters of a column, if there are any. */
+static void
+add_local(SfStatColumn *column)
+{
+	SfSharedColumn key = sf_base_shared_column(column->table_oid, column->attnum);
+	LocalEntry *entry = hash_search(local_table, &key, HASH_FIND, NULL);
+
+	if (entry != NULL)
+		sfi_stats_add_counters(&column->counters, &entry->counters);
+}
+
+int
+sf_stats_session_list(SfStatColumn **columns)
+{
+	int			n = sfi_stats_session_list(columns);
+
+	for (int i = 0; i < n && local_table != NULL; i++)
+		add_local(&(*columns)[i]);
 	return n;
 }
 

@@ -4,6 +4,7 @@
  *	  Statistics of each column: counters in shared memory, and what ANALYZE has seen.
  *
  * stats.c		counters of a process, and their sums in shared memory
+ * session.c	what this session has counted so far, with its parallel workers
  * progress.c	how far the long commands of all sessions have come
  * sampled.c	what ANALYZE keeps of its sample, in pg_statistic
  *
@@ -17,6 +18,8 @@
 #define SF_STATS_H
 
 #include "base/base.h"
+
+#include "access/htup.h"
 #include "base/shared.h"
 #include "datatype/timestamp.h"
 
@@ -41,7 +44,10 @@
 	SF_STAT(nontransformed_flushes) \
 	SF_STAT(dedup_hits) \
 	SF_STAT(dedup_bytes) \
-	SF_STAT(dedup_mismatches)
+	SF_STAT(dedup_mismatches) \
+	SF_STAT(scanned_bytes) \
+	SF_STAT(returned_bytes) \
+	SF_STAT(skipped_bytes)
 
 typedef struct SfStatCounters
 {
@@ -53,9 +59,18 @@ typedef struct SfStatCounters
 /*
  * Local counters of a column of the current database, made on first use;
  * valid until the next sf_stats_flush().  Add to them directly.  Never NULL; throws
- * only when memory is short.
+ * only when memory is short.  InvalidOid: of no column, for values that their rows have all of.
+ * Only the session sees what is counted there.
  */
 extern SfStatCounters *sf_stats_local(Oid table_oid, AttrNumber attnum);
+
+/* Add to a counter that lengths of values go to: these may be anything, and no sum wraps. */
+static inline void
+sf_stats_add(uint64 *counter, uint64 bytes)
+{
+	SF_ASSERT(*counter <= PG_INT64_MAX && bytes <= PG_INT64_MAX);
+	*counter = Min(*counter + bytes, PG_INT64_MAX);
+}
 
 /* Add the local counters to shared memory.  Called in commit callbacks: never throws. */
 extern void sf_stats_flush(void);
@@ -78,16 +93,30 @@ extern int	sf_stats_list(SfStatColumn **columns);
 /* Set the counters of a column of the current database to zero.  ERROR without preload. */
 extern void sf_stats_reset(Oid table_oid, AttrNumber attnum);
 
+/*
+ * What this session and its parallel workers have counted, up to now, also in the transaction
+ * that runs; palloc'd.  A column with InvalidOid has what belongs to none.  Returns their number.
+ * Of workers that still run nothing is known.
+ */
+extern int	sf_stats_session_list(SfStatColumn **columns);
+
 /* ---- sampled.c ---- */
 
-/*
- * Keep what ANALYZE has seen of those values of a column that lie in its segment: their
- * mean length, and the mean of the space that they take there, both in bytes and above 0.
- * Fills a slot of stats, in its context.
- */
+/* What ANALYZE has seen of those values of a column that lie in its segment. */
+typedef struct SfSampled
+{
+	double		plain_bytes;	/* their mean length, */
+	double		stored_bytes;	/* the mean of the space that they take there, */
+	double		part;			/* and which part of all values they are; all
+								 * above 0 */
+} SfSampled;
+
+/* Keep it: fills a slot of stats, in its context. */
 struct VacAttrStats;
-extern void sf_stats_keep_sample(struct VacAttrStats *stats, double plain_bytes,
-								 double stored_bytes);
+extern void sf_stats_keep_sample(struct VacAttrStats *stats, const SfSampled *sampled);
+
+/* The same out of a row of pg_statistic; false: ANALYZE has seen no such value. */
+extern bool sf_stats_sampled(HeapTuple tuple, SfSampled *sampled);
 
 /*
  * How many bytes of values a byte of the segment stands for, as of the last ANALYZE of the
@@ -128,5 +157,7 @@ extern int	sf_stats_progress_list(SfProgress **list);
 extern const SfSharedArea sf_stats_area;
 extern const SfSharedArea sf_stats_columns_area;
 extern const SfSharedArea sf_stats_progress_area;
+extern const SfSharedArea sf_stats_workers_area;
+extern const SfSharedArea sf_stats_workers_columns_area;
 
 #endif							/* SF_STATS_H */

@@ -75,6 +75,30 @@ sf_stream_length(const SfStream *stream)
 	return stream->length;
 }
 
+/* A STORED value of a column, of which nothing else is known. */
+static SfValue
+place_in_column(Oid table_oid, AttrNumber attnum)
+{
+	SfValue		value = {.form = SF_FORM_STORED};
+
+	value.loc.table_oid = table_oid;
+	value.loc.attnum = attnum;
+	return value;
+}
+
+/* What is changed in memory was in a row, and will be in another one. */
+SfValue
+sf_stream_place(const SfStream *stream)
+{
+	if (stream->kind == STREAM_STAGE)
+		return place_in_column(stream->seg.table_oid, stream->seg.attnum);
+	if (OidIsValid(stream->home.table_oid))
+		return place_in_column(stream->home.table_oid, stream->home.attnum);
+	if (stream->kind == STREAM_READ)
+		return *sf_read_reader_value(stream->reader);
+	return (SfValue) {.form = SF_FORM_INLINE};
+}
+
 void
 sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {

@@ -76,6 +76,8 @@ sf_stream_open(struct varlena *value)
 	stream->reader = sf_read_begin(value);
 	stream->value = sf_read_reader_datum(stream->reader);
 	stream->length = sf_read_reader_length(stream->reader);
+	if (sf_read_is_homed(value))
+		stream->home = sf_read_home(value);
 	return stream;
 }
 

@@ -52,6 +52,12 @@ extern int64 sf_stream_length(const SfStream *stream);
 extern void sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 
 /*
+ * A value that stands for what the stream reads, where it is asked which columns have its bytes;
+ * of no use for more.  Good until the stream is used again.  Never throws.
+ */
+extern SfValue sf_stream_place(const SfStream *stream);
+
+/*
  * ERROR PROGRAM_LIMIT_EXCEEDED when bytes [object_offset, object_offset + len)
  * would make the value too long.  To be asked before they are written.
  */

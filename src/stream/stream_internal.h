@@ -44,6 +44,8 @@ struct SfStream
 	int64		length;
 	struct varlena *value;		/* what it was opened on, or NULL */
 	SfReader   *reader;			/* to read it */
+	SfHome		home;			/* whose a TRAINED or SEALED one is, which the
+								 * reader has unpacked */
 
 	/* memory */
 	char	   *bytes;
