@@ -58,13 +58,36 @@ COMMENT ON TYPE securefile
 
 -- No cast securefile -> securefile: a change of options must not rewrite.
 
+-- What the planner is told: how much functions cost that read values.  A function that reads all
+-- of its argument; the same if nothing is kept; two that are compared; a part.
+CREATE FUNCTION securefile_support_whole(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_support_whole(internal)
+	IS 'planner support: cost of functions that read all of a value';
+
+CREATE FUNCTION securefile_support_kept(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_support_kept(internal)
+	IS 'planner support: cost of functions that read all of a value, unless its column keeps the answer';
+
+CREATE FUNCTION securefile_support_equal(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_support_equal(internal)
+	IS 'planner support: cost of functions that read two values, if they are of one length';
+
+CREATE FUNCTION securefile_support_part(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_support_part(internal)
+	IS 'planner support: cost of functions that read a part of a value';
+
 CREATE FUNCTION securefile_from_bytea(bytea) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_from_bytea(bytea)
 	IS 'convert bytea to securefile (a copy in memory)';
 
 CREATE FUNCTION securefile_to_bytea(securefile) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION securefile_to_bytea(securefile)
 	IS 'convert securefile to bytea: reads the whole value, which must be at most 1 GB';
 
@@ -84,12 +107,14 @@ CREATE FUNCTION pg_catalog.octet_length(securefile) RETURNS bigint
 COMMENT ON FUNCTION pg_catalog.octet_length(securefile) IS 'length in bytes; reads no data';
 
 CREATE FUNCTION pg_catalog.substring(securefile, integer, integer) RETURNS bytea
-	AS 'MODULE_PATHNAME', 'securefile_substring' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'securefile_substring' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_part;
 COMMENT ON FUNCTION pg_catalog.substring(securefile, integer, integer)
 	IS 'bytes of a file: position of the first byte (1 is the first), number of bytes (0 or more); reads only the 128 kB units that it touches';
 
 CREATE FUNCTION pg_catalog.substring(securefile, integer) RETURNS bytea
-	AS 'MODULE_PATHNAME', 'securefile_substring_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'securefile_substring_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_part;
 COMMENT ON FUNCTION pg_catalog.substring(securefile, integer)
 	IS 'bytes of a file, from a position (the first byte is 1) to the end, at most 1 GB';
 
@@ -102,12 +127,14 @@ COMMENT ON DOMAIN securefile_wide
 	IS 'first argument of substring() and overlay() with positions of type bigint; internal, nobody has to write it';
 
 CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint) RETURNS bytea
-	AS 'MODULE_PATHNAME', 'securefile_substring_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'securefile_substring_big' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_part;
 COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint)
 	IS 'bytes of a file: position of the first byte (1 is the first, of type bigint), number of bytes (0 to 1 GB)';
 
 CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint) RETURNS bytea
-	AS 'MODULE_PATHNAME', 'securefile_substring_big_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'securefile_substring_big_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_part;
 COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint)
 	IS 'bytes of a file, from a position (the first byte is 1, of type bigint) to the end, at most 1 GB';
 
@@ -341,35 +368,43 @@ COMMENT ON FUNCTION securefile_close(integer)
 -- what they point to.
 
 CREATE FUNCTION securefile_eq(securefile, securefile) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_eq(securefile, securefile) IS 'implementation of = operator';
 
 CREATE FUNCTION securefile_eq(securefile, bytea) RETURNS boolean
-	AS 'MODULE_PATHNAME', 'securefile_eq_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME', 'securefile_eq_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_eq(securefile, bytea) IS 'implementation of = operator';
 
 CREATE FUNCTION securefile_eq(bytea, securefile) RETURNS boolean
-	AS 'MODULE_PATHNAME', 'securefile_bytea_eq' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME', 'securefile_bytea_eq' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_eq(bytea, securefile) IS 'implementation of = operator';
 
 CREATE FUNCTION securefile_ne(securefile, securefile) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_ne(securefile, securefile) IS 'implementation of <> operator';
 
 CREATE FUNCTION securefile_ne(securefile, bytea) RETURNS boolean
-	AS 'MODULE_PATHNAME', 'securefile_ne_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME', 'securefile_ne_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_ne(securefile, bytea) IS 'implementation of <> operator';
 
 CREATE FUNCTION securefile_ne(bytea, securefile) RETURNS boolean
-	AS 'MODULE_PATHNAME', 'securefile_bytea_ne' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME', 'securefile_bytea_ne' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_ne(bytea, securefile) IS 'implementation of <> operator';
 
 CREATE FUNCTION securefile_hash(securefile) RETURNS integer
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION securefile_hash(securefile) IS 'hash of the content: low 32 bits of XXH3';
 
 CREATE FUNCTION securefile_hash_extended(securefile, bigint) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION securefile_hash_extended(securefile, bigint)
 	IS 'hash of the content with a seed: XXH3 of 64 bits';
 
@@ -466,12 +501,14 @@ COMMENT ON OPERATOR FAMILY securefile_row_ops USING btree
 	IS 'the = of files in comparisons of rows; has no order and no index';
 
 CREATE FUNCTION securefile_digest(document securefile, algorithm text) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION securefile_digest(securefile, text)
 	IS 'digest of the content, of any length; algorithm: sha256 (32 bytes), sha512 or blake2b (64), xxh3 (8) or md5 (16)';
 
 CREATE FUNCTION securefile_digest(document securefile) RETURNS bytea
-	AS 'MODULE_PATHNAME', 'securefile_content_digest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'securefile_content_digest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_kept;
 COMMENT ON FUNCTION securefile_digest(securefile)
 	IS 'SHA-256 of the content, as it was when it was stored in a column with the option hash, without reading it; of other values it is computed';
 

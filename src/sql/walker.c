@@ -200,9 +200,9 @@ sfi_sql_walk_begin(SfSqlWalk *walk, Datum value)
 {
 	SfRope	   *rope = sf_object_rope_of(value);
 
-	*walk = (SfSqlWalk) {
-		.bytes_are = SF_SQL_SCANNED, .zeros_are = SF_SQL_SKIPPED, .context = CurrentMemoryContext
-	};
+	*walk = (SfSqlWalk) {.context = CurrentMemoryContext};
+	walk->bytes_are = SF_SQL_SCANNED;
+	walk->zeros_are = SF_SQL_SKIPPED;
 	if (rope != NULL)
 	{
 		walk->npieces = sf_object_rope_pieces(rope, &walk->pieces);
