@@ -332,4 +332,23 @@ typedef bool SfUpdateIndexes;
 #define SfCountedTable(status)	((status)->t_id)
 #endif
 
+/*
+ * Times that a statement has waited for blocks: 17 tells shared blocks from local ones, and 16
+ * has times in nanoseconds.  us: microseconds, below 2^53.
+ */
+#include "executor/instrument.h"
+#if PG_VERSION_NUM >= 170000
+#define SF_BLOCK_READ_TIME	pgBufferUsage.shared_blk_read_time
+#define SF_BLOCK_WRITE_TIME pgBufferUsage.shared_blk_write_time
+#else
+#define SF_BLOCK_READ_TIME	pgBufferUsage.blk_read_time
+#define SF_BLOCK_WRITE_TIME pgBufferUsage.blk_write_time
+#endif
+#if PG_VERSION_NUM >= 160000
+#define sf_compat_time_of_us(us)	((instr_time) {.ticks = (int64) (us) * 1000})
+#else
+#define sf_compat_time_of_us(us) \
+	((instr_time) {.tv_sec = (us) / 1000000, .tv_nsec = (us) % 1000000 * 1000})
+#endif
+
 #endif							/* SF_COMPAT_H */

@@ -35,7 +35,6 @@
 #include "access/xlogutils.h"
 #include "io/methods.h"
 #include "miscadmin.h"
-#include "utils/wait_event.h"
 
 #define ZERO_CHUNK			(1024 * 1024)
 
@@ -66,14 +65,16 @@ static int32
 write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 {
 	int32		allowed = SF_FAULT_BYTES(io_extend, len_bytes);
+	uint64		start_us;
 	int32		result;
 
 	SF_ASSERT(len_bytes > 0 && len_bytes <= ZERO_CHUNK && file_offset % SF_IO_ALIGN == 0);
 	if (allowed < 0)
 		return allowed;
-	pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_EXTEND));
+	start_us = sf_base_now_us();
+	sfi_io_begin_wait(SF_IO_WAIT_EXTEND);
 	result = sfi_io_transfer(slot->fd, true, false, zeros, allowed, file_offset);
-	pgstat_report_wait_end();
+	sfi_io_end_wait(SF_IO_WAIT_EXTEND, sf_base_now_us() - start_us);
 	return result;
 }
 
@@ -116,17 +117,18 @@ static bool
 promise_zeros(SfFileId file, int flags, uint64 from, uint64 to)
 {
 	SfFd	   *slot = sfi_io_fd_get(file, sf_direct_io, flags);
+	uint64		start_us = sf_base_now_us();
 	uint32		repeats = 0;
 	int			error;
 
 	SF_ASSERT(from < to && from % SF_IO_ALIGN == 0 && to <= SF_FILE_SIZE);
-	pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_EXTEND));
+	sfi_io_begin_wait(SF_IO_WAIT_EXTEND);
 	do
 		error = SF_FAULT_FAILS(io_promise) ||
 			fallocate(slot->fd, FALLOC_FL_ZERO_RANGE, (off_t) from, (off_t) (to - from)) != 0 ?
 			errno : 0;
 	while (sfi_io_repeat(-error, &repeats));
-	pgstat_report_wait_end();
+	sfi_io_end_wait(SF_IO_WAIT_EXTEND, sf_base_now_us() - start_us);
 	if (error == EOPNOTSUPP || error == ENOSYS)
 		return false;
 	if (error != 0)
@@ -273,11 +275,11 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 	{
 		int32		result = SF_FAULT_BYTES(io_redo_write, len_bytes);
 
-		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_WRITE));
+		sfi_io_begin_wait(SF_IO_WAIT_WRITE);
 		if (result > 0)
 			result = sfi_io_transfer(slot->fd, true, true, unconstify(char *, data),
 									 result, file_offset);
-		pgstat_report_wait_end();
+		sfi_io_end_wait(SF_IO_WAIT_WRITE, 0);
 		if (sfi_io_repeat(result, &repeats))
 			continue;
 		if (result <= 0)

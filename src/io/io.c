@@ -40,8 +40,8 @@
 
 #include "io/methods.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/ipc.h"
-#include "utils/wait_event.h"
 
 static const SfIoMethodOps *const method_table[] = {
 	[SF_IO_METHOD_SYNC] = &sfi_io_method_sync,
@@ -296,15 +296,17 @@ wait_of(const SfIo *io)
 static uint64
 begin_wait(SfIoWait event)
 {
-	pgstat_report_wait_start(sfi_io_wait_event(event));
+	sfi_io_begin_wait(event);
 	return sf_base_now_us();
 }
 
 static void
-end_wait(uint64 start_us)
+end_wait(SfIoWait event, uint64 start_us)
 {
-	pgstat_report_wait_end();
-	counts.reap_us += sf_base_now_us() - start_us;
+	uint64		us = sf_base_now_us() - start_us;
+
+	sfi_io_end_wait(event, us);
+	counts.reap_us += us;
 }
 
 /* Wait until at least one request has finished, whichever it is.  Never throws. */
@@ -315,7 +317,7 @@ reap_blocking(SfIoWait event)
 
 	SF_ASSERT(engine_is_valid() && engine.in_flight > 0);
 	engine.ops->reap(true);
-	end_wait(start_us);
+	end_wait(event, start_us);
 }
 
 bool
@@ -348,9 +350,12 @@ sf_io_reap_all(void)
 static void
 count_start(SfIo *io)
 {
-	io->watched = sfi_watch_count(sfi_io_file_of(io), io->is_write ? SF_IO_WRITE : SF_IO_READ,
-								  io->len_bytes);
+	SfIoKind	kind = io->is_write ? SF_IO_WRITE : SF_IO_READ;
+
+	io->watched = sfi_watch_count(sfi_io_file_of(io), kind, io->len_bytes);
 	io->service_us = 0;
+	if (!io->charged)
+		sf_io_charge(kind, io->len_bytes);
 	if (io->is_write)
 	{
 		counts.writes++;
@@ -395,23 +400,28 @@ is_copy(const SfIo *io)
 }
 
 /*
- * Hand a request to the method.  The synchronous one is waited for here: its wait event
- * tells reads from writes.  The others return at once, as a rule.
+ * Hand a request to the method.  The synchronous one is waited for here.  The others return at
+ * once, as a rule; but a request that goes through the page cache may be done meanwhile.  So
+ * that is a wait of the statement, too.
  */
 static void
 submit(SfIo *io, uint32 len_bytes)
 {
+	SfIoWait	event = wait_of(io);
 	uint64		start_us;
 
 	SF_ASSERT(io->in_flight && len_bytes > 0 && len_bytes <= io->len_bytes);
 	if (engine.ops != &sfi_io_method_sync && !is_copy(io))
 	{
+		start_us = io->began_us;
+		sfi_io_begin_wait(event);
 		engine.ops->submit(io, len_bytes);
+		sfi_io_end_wait(event, track_io_timing ? sf_base_now_us() - start_us : 0);
 		return;
 	}
-	start_us = begin_wait(wait_of(io));
+	start_us = begin_wait(event);
 	sfi_io_method_sync.submit(io, len_bytes);
-	end_wait(start_us);
+	end_wait(event, start_us);
 }
 
 /*
@@ -508,7 +518,7 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
 							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
 	sfi_watch_end(io);
-	end_wait(start_us);
+	end_wait(wait_of(io), start_us);
 	end_write(io, slot);
 	return result;
 }
@@ -572,6 +582,7 @@ sf_io_read_cached(SfIo *io)
 	choose_method();
 	io->slot = descriptor_of(io);
 	count_start(io);
+	sfi_io_begin_wait(SF_IO_WAIT_READ);
 	while (done_bytes < io->len_bytes)
 	{
 		int32		result = allowed;
@@ -591,6 +602,7 @@ sf_io_read_cached(SfIo *io)
 		if (done_bytes < io->len_bytes)
 			allowed = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
 	}
+	sfi_io_end_wait(SF_IO_WAIT_READ, io->service_us);
 }
 
 /*

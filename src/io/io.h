@@ -308,6 +308,8 @@ typedef struct SfIo
 	bool		is_write;
 	bool		durable;		/* write: with RWF_DSYNC; a fault may take it
 								 * away */
+	bool		charged;		/* its bytes were charged to a statement when
+								 * they were gathered */
 
 	/* owned by this room; zero before the first use */
 	bool		in_flight;
@@ -408,7 +410,7 @@ typedef struct SfIoCounts
 /* Returns the counts and begins anew with zeros.  Never throws. */
 extern SfIoCounts sf_io_take_counts(void);
 
-/* ---- watching: what each process does, by file ---- */
+/* ---- kinds of I/O; charge.c: what the running statement is charged with ---- */
 
 typedef enum SfIoKind
 {
@@ -418,6 +420,14 @@ typedef enum SfIoKind
 } SfIoKind;
 
 #define SF_IO_KINDS			3
+
+/*
+ * Charge the running statement with bytes of data files that it reads, or writes.  A request does
+ * so when it starts, unless it was charged before.  Never throws.
+ */
+extern void sf_io_charge(SfIoKind kind, uint64 bytes);
+
+/* ---- watching: what each process does, by file ---- */
 
 /* What a process has done to a data file, as long as it is one of those it used last. */
 typedef struct SfIoWatched

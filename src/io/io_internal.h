@@ -293,8 +293,16 @@ typedef enum SfIoWait
 
 #define SF_IO_WAITS			4
 
-/* For pgstat_report_wait_start().  Where names can be registered, the first call does so. */
-extern uint32 sfi_io_wait_event(SfIoWait which);
+/*
+ * Around each wait: it is shown as such, and its time, in microseconds, is charged to the running
+ * statement.  That is the time of the whole wait, or 0 if track_io_timing is off.  Never throw,
+ * but for the first call with that wait, where names can be registered.
+ */
+extern void sfi_io_begin_wait(SfIoWait which);
+extern void sfi_io_end_wait(SfIoWait which, uint64 us);
+
+/* charge.c: add to the time that the running statement has waited.  Never throws. */
+extern void sfi_io_charge_time(SfIoWait which, uint64 us);
 
 /* Does that errno mean that there is no space, or no more for us? */
 #define sfi_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)

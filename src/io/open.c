@@ -41,7 +41,6 @@
 #include "storage/fd.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/wait_event.h"
 
 #define FD_CACHE_SIZE		32
 
@@ -453,9 +452,9 @@ sfi_io_flush(int fd, SfFileId file, bool is_new, int elevel)
 		int			watched = sfi_watch_count(file, SF_IO_FLUSH, 0);
 		uint64		began_us = sf_base_now_us();
 
-		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));
+		sfi_io_begin_wait(SF_IO_WAIT_SYNC);
 		rc = is_new ? pg_fsync(fd) : pg_fdatasync(fd);
-		pgstat_report_wait_end();
+		sfi_io_end_wait(SF_IO_WAIT_SYNC, sf_base_now_us() - began_us);
 		sfi_watch_took(watched, SF_IO_FLUSH, began_us);
 	}
 	if (rc != 0)

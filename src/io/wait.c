@@ -33,8 +33,9 @@ sfi_io_repeat(int32 result, uint32 *repeats)
 	return true;
 }
 
-uint32
-sfi_io_wait_event(SfIoWait which)
+/* Where names can be registered, the first call does so. */
+static uint32
+wait_event_of(SfIoWait which)
 {
 	static const char *const names[SF_IO_WAITS] = {
 		[SF_IO_WAIT_READ] = "SecurefileDataRead",
@@ -47,6 +48,19 @@ sfi_io_wait_event(SfIoWait which)
 	SF_ASSERT(which >= 0 && which < SF_IO_WAITS);
 	SF_WAIT_EVENT_DEFINE(events[which], names[which]);
 	return events[which];
+}
+
+void
+sfi_io_begin_wait(SfIoWait which)
+{
+	pgstat_report_wait_start(wait_event_of(which));
+}
+
+void
+sfi_io_end_wait(SfIoWait which, uint64 us)
+{
+	pgstat_report_wait_end();
+	sfi_io_charge_time(which, us);
 }
 
 /* The flags, one for each notice. */

@@ -43,6 +43,7 @@ sf_write_at_end(bool commit)
 
 	sfi_arena_end(commit, logged);
 	sfi_gather_reset();
+	sfi_charge_at_end();
 	sfi_owner_reset();
 	sfi_work_reset();
 	return logged;

@@ -18,7 +18,6 @@
  */
 #include "base/base.h"
 
-#include "access/xlog.h"
 #include "space/lend.h"
 #include "write/extent.h"
 
@@ -49,13 +48,6 @@ note_dirty(SfExtent *extent)
 			return;
 	dirty = sfi_write_make_room(dirty, ndirty, &dirty_size, sizeof(DirtyFile));
 	dirty[ndirty++] = (DirtyFile) {extent->seg, file_no};
-}
-
-/* Does the extent go to WAL, too? */
-static bool
-is_logged(const SfExtent *extent)
-{
-	return extent->seg->logged_data && XLogIsNeeded();
 }
 
 /*
@@ -112,12 +104,12 @@ sfi_extent_start(SfExtent *extent, char *bytes, bool durable)
 	SF_ASSERT(len > 0 && !extent->started);
 	memset(bytes + len, 0, padded - len);
 	extent->io.segment_offset = sf_sectors_to_bytes(extent->start);
-	extent->left = !is_logged(extent) ? 0 :
+	extent->left = !sfi_charge_is_logged(extent->seg) ? 0 :
 		sf_io_syncer_opening(extent->seg->storage, extent->io.segment_offset);
 	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent, padded));
 	extent->io.buf = bytes;
 	extent->io.len_bytes = padded;
-	extent->io.is_write = true;
+	extent->io.is_write = extent->io.charged = true;
 	extent->io.durable = durable && extent->left == 0;
 	if (!extent->io.durable && extent->left == 0)
 		note_dirty(extent);
@@ -146,8 +138,11 @@ void
 sfi_extent_log(SfExtent *extent, const char *bytes)
 {
 	SF_ASSERT(extent->started || extent->nsectors == 0);
-	if (!extent->logged && extent->seg->logged_data && extent->nsectors > 0)
+	if (!extent->logged && extent->nsectors > 0 && sfi_charge_is_logged(extent->seg))
+	{
 		sf_space_log_data(extent->seg, extent->start, bytes, extent->nsectors);
+		sfi_charge_logged(sf_sectors_to_bytes(extent->nsectors));
+	}
 	extent->logged = true;
 	SF_FAULT(data_logged);
 }
@@ -175,7 +170,7 @@ settle_extent(SfExtent *extent)
 		}
 		note_dirty(extent);
 	}
-	if (extent->io.cached && is_logged(extent) && !SF_FAULT_SKIPS(wrong_snapshot))
+	if (extent->io.cached && sfi_charge_is_logged(extent->seg) && !SF_FAULT_SKIPS(wrong_snapshot))
 		sf_io_sync(extent->seg->storage, extent->io.segment_offset, extent->io.len_bytes);
 }
 

@@ -471,6 +471,7 @@ sfi_gather_place(const SfPlacing *placing, uint64 *start)
 	*start = sfi_arena_place(placing->seg, placing->stats, placing->nsectors,
 							 placing->ahead_sectors);
 	dst = reserve_extent(placing, *start);
+	sfi_charge_gathered(placing->seg, sf_sectors_to_bytes(placing->nsectors));
 	sfi_arena_advance(placing->seg, placing->nsectors);
 	return dst;
 }

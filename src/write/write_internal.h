@@ -8,6 +8,7 @@
  * arena.c			where the next unit goes: lent regions of this backend
  * gather.c			the write gather cache: two buffers, extents, flushes
  * extent.c			the way of one extent to disk and to WAL (extent.h)
+ * wal_charge.c		which statement is charged with what is gathered
  * owner.c			which object is whose: placed, confirmed, freed
  * object_states.c	objects of this transaction that are not plain
  * plain_states.c	states of objects of which there is nothing else to know
@@ -157,6 +158,20 @@ extern void sfi_gather_flush_all(bool durable);
 
 /* Transaction end: forget what is gathered.  Nothing is in flight.  Never throws. */
 extern void sfi_gather_reset(void);
+
+/* ---- wal_charge.c: none of it throws ---- */
+
+/* Do the bytes of a segment go to WAL, too? */
+extern bool sfi_charge_is_logged(const SfSegment *seg);
+
+/* Bytes were gathered: charge the running statement with them. */
+extern void sfi_charge_gathered(const SfSegment *seg, uint64 bytes);
+
+/* Records with these bytes were inserted, which the server has counted. */
+extern void sfi_charge_logged(uint64 bytes);
+
+/* Transaction end: nothing is gathered any more. */
+extern void sfi_charge_at_end(void);
 
 /* ---- owner.c ---- */
 
