@@ -45,6 +45,7 @@ REGRESS = \
 	gather \
 	chunks \
 	digest \
+	search \
 	usage \
 	storage \
 	estimate \

@@ -51,6 +51,8 @@ SF_FAULT_POINT(encode_right, "a unit was encoded; may skip that it is right, and
 SF_FAULT_POINT(decode, "a unit is about to be decoded")
 SF_FAULT_POINT(encrypt, "a unit has its place, and is about to be encrypted into it")
 SF_FAULT_POINT(decrypt, "a unit is about to be decrypted")
+SF_FAULT_POINT(search_avx2, "a search begins; may skip that it asks for AVX2")
+SF_FAULT_POINT(search_sifted, "a search begins; may skip to the algorithm for hostile texts")
 SF_FAULT_POINT(train_right, "a dictionary got its number; may skip that it is right")
 SF_FAULT_POINT(keys_publish, "keys of a column were read and are to be changed, nothing is locked")
 SF_FAULT_POINT(keys_made, "key pages are about to be changed, their record is not written")

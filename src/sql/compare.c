@@ -25,14 +25,6 @@ PG_FUNCTION_INFO_V1(securefile_hash_extended);
 PG_FUNCTION_INFO_V1(securefile_hash_bytea);
 PG_FUNCTION_INFO_V1(securefile_hash_bytea_extended);
 
-/* Are both the same stored object, which is equal without reading it? */
-static bool
-same_locator(const SfSqlContent *a, const SfSqlContent *b)
-{
-	return !sfi_sql_is_inline(a) && !sfi_sql_is_inline(b) &&
-		sf_object_same(a->value.datum, b->value.datum);
-}
-
 /* A piece of an operand was read.  Only bytes of files are counted. */
 static void
 count_piece(const SfSqlContent *content, int64 object_offset, int64 len)
@@ -68,7 +60,7 @@ pieces_equal(SfSqlContent *a, SfSqlContent *b, int64 object_offset, int64 len)
 static bool
 contents_equal(SfSqlContent a, SfSqlContent b)
 {
-	if (a.length != b.length || same_locator(&a, &b))
+	if (a.length != b.length || sfi_sql_is_same(&a, &b))
 	{
 		sfi_sql_count_content(&a, SF_SQL_SKIPPED);
 		sfi_sql_count_content(&b, SF_SQL_SKIPPED);

@@ -74,6 +74,13 @@ sfi_sql_unpack(SfSqlContent *content)
 		content->value.datum = PG_DETOAST_DATUM_PACKED(PointerGetDatum(content->value.datum));
 }
 
+bool
+sfi_sql_is_same(const SfSqlContent *a, const SfSqlContent *b)
+{
+	return !sfi_sql_is_inline(a) && !sfi_sql_is_inline(b) &&
+		sf_object_same(a->value.datum, b->value.datum);
+}
+
 bytea *
 sfi_sql_new_bytea(int64 len)
 {

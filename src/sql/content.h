@@ -52,6 +52,9 @@ sfi_sql_is_bytea(const SfSqlContent *content)
 	return sfi_sql_is_inline(content) && content->inline_start == 0;
 }
 
+/* Are both the same stored object, which is equal without reading it?  Never throws. */
+extern bool sfi_sql_is_same(const SfSqlContent *a, const SfSqlContent *b);
+
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
 extern bytea *sfi_sql_new_bytea(int64 len);
 

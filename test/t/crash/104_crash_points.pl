@@ -36,7 +36,8 @@ my %elsewhere = (
 	(map { ("migrate_$_" => 'securefile_migrate() has tests of its own: 246_migrate_storm') }
 		qw(begin helpers row batch between validated index compare locked swapped unlink finish abort)),
 	repair_page => 'securefile_repair() needs damage: 108_repair',
-	repair_done => 'the same');
+	repair_done => 'the same',
+	(map { ("search_$_" => 'a search writes nothing: 279_search') } qw(avx2 sifted)));
 
 my @points = fault_points('^(?!break_|wrong_)');
 

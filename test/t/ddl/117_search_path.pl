@@ -59,6 +59,8 @@ my @calls = (
 		substring(d, 4999::bigint), substring(f FROM 2 FOR 3) FROM public.t},
 	'overlay' => q{SELECT overlay(d PLACING '\xff'::bytea FROM 2 FOR 1), overlay(d PLACING '\xff' FROM 2),
 		overlay(d PLACING '\xff'::bytea FROM 2::bigint FOR 1::bigint), overlay(d PLACING '\xff'::bytea FROM 2::bigint) FROM public.t},
+	'search' => q{SELECT position('\x01'::bytea IN d), position('\x01' IN f), ~securefile_position(d, '\x02', 1, 1), ~securefile_positions(d, b) FROM public.t},
+	'compare' => q{SELECT ~securefile_compare(d, f), ~securefile_compare(d, d, 2, 1, 2) FROM public.t},
 	'truncate' => q{SELECT ~securefile_truncate(d, 3) FROM public.t},
 	'parts' => q{SELECT ~securefile_part(d, 2, 3), ~securefile_overlay(d, f, 2, 1), ~securefile_erase(d, 2, 3), ~securefile_insert(d, 2, f),
 		~securefile_delete(d, 2, 3), ~securefile_move(d, 2, 1, 1) FROM public.t},
