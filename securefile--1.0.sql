@@ -376,6 +376,16 @@ CREATE FUNCTION securefile_copy(target integer, document securefile, start bigin
 COMMENT ON FUNCTION securefile_copy(integer, securefile, bigint, bigint)
 	IS 'copy count bytes (0 or more; NULL: all) of a file, from position start (1 or more), to the position of a handle; moves the position; returns how many';
 
+CREATE FUNCTION securefile_load(handle integer, path text, start bigint DEFAULT 0, count bigint DEFAULT NULL) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_load(integer, text, bigint, bigint)
+	IS 'copy count bytes (0 or more; NULL: all) of a file of the server, from byte start (0 or more), to the position of a handle; moves the position; returns how many; for roles with pg_read_server_files';
+
+CREATE FUNCTION securefile_save(document securefile, path text, overwrite boolean DEFAULT false) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_save(securefile, text, boolean)
+	IS 'write a file into a file of the server, whose path is absolute; returns the number of bytes; for roles with pg_write_server_files';
+
 CREATE FUNCTION securefile_finish(handle integer) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_finish(integer)

@@ -63,7 +63,7 @@ typedef struct Times
 
 /* The same bytes for every object, with its number in front. */
 static const char *
-numbered(const Load * load, int i)
+numbered(const Load *load, int i)
 {
 	memcpy(load->source, &i, sizeof(i));
 	return load->source;
@@ -71,7 +71,7 @@ numbered(const Load * load, int i)
 
 /* Write all objects of a case to a table that was emptied just before; seconds. */
 static double
-write_round(int column, const Load * load)
+write_round(int column, const Load *load)
 {
 	empty_column(columns, column);
 	return write_column(column, load);

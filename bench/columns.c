@@ -136,7 +136,7 @@ empty_column(const Column *columns, int column)
 }
 
 double
-write_column(int column, const Load * load)
+write_column(int column, const Load *load)
 {
 	double		start;
 
@@ -154,7 +154,7 @@ write_column(int column, const Load * load)
 }
 
 double
-read_column(const Column *columns, int column, const Load * load, bool check)
+read_column(const Column *columns, int column, const Load *load, bool check)
 {
 	double		start = now();
 

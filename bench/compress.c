@@ -177,7 +177,7 @@ takes_part(const Case *cs, int way)
 
 /* Write all objects in each way; times[r] of each is set. */
 static void
-write_round(const Case *cs, const Load * load, double (*times)[MAX_REPEAT], int r)
+write_round(const Case *cs, const Load *load, double (*times)[MAX_REPEAT], int r)
 {
 	for (int way = 0; way < COLUMNS; way++)
 		if (takes_part(cs, way))
@@ -190,7 +190,7 @@ write_round(const Case *cs, const Load * load, double (*times)[MAX_REPEAT], int 
 }
 
 static void
-read_round(const Case *cs, const Load * load, double (*times)[MAX_REPEAT], int r, bool check)
+read_round(const Case *cs, const Load *load, double (*times)[MAX_REPEAT], int r, bool check)
 {
 	for (int way = 0; way < COLUMNS; way++)
 		if (takes_part(cs, way))
@@ -199,7 +199,7 @@ read_round(const Case *cs, const Load * load, double (*times)[MAX_REPEAT], int r
 
 /* What is stored of the objects of a column, as a part of their bytes. */
 static double
-stored_share(int way, const Load * load)
+stored_share(int way, const Load *load)
 {
 	const char *bytes = way < IN_WAL ? "pg_column_size(doc)" :
 		"(securefile_storage(doc)).stored_bytes";
@@ -211,7 +211,7 @@ stored_share(int way, const Load * load)
 
 /* Print a line of the table for each way. */
 static void
-report(const Case *cs, const Load * load, const Result *result)
+report(const Case *cs, const Load *load, const Result *result)
 {
 	double		mb = (double) load->size_bytes * load->objects / 1e6;
 

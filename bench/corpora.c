@@ -200,7 +200,7 @@ load_corpora(const char *directory)
 }
 
 const char *
-part_of_corpus(const Load * load, int i)
+part_of_corpus(const Load *load, int i)
 {
 	const		Corpus *from = load->source;
 	size_t		distance = (from->size - (size_t) load->size_bytes) / (size_t) load->objects;

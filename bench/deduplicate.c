@@ -66,7 +66,7 @@ typedef struct Fresh
 } Fresh;
 
 static const char *
-fresh_bytes(const Load * load, int i)
+fresh_bytes(const Load *load, int i)
 {
 	Fresh	   *fresh = load->source;
 	const		Corpus *corpus = &corpora[JSON];
@@ -98,7 +98,7 @@ typedef struct Times
 } Times;
 
 static void
-round_of(const Column *columns, const Load * load, Times *times, int r)
+round_of(const Column *columns, const Load *load, Times *times, int r)
 {
 	for (int c = 0; c < COLUMNS; c++)
 		empty_column(columns, c);

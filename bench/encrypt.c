@@ -99,7 +99,7 @@ takes_part(const Case *cs, int column)
 
 /* Write all objects to each column; times[r] of each is set. */
 static void
-write_round(const Case *cs, const Load * load, Times times, int r)
+write_round(const Case *cs, const Load *load, Times times, int r)
 {
 	for (int c = 0; c < COLUMNS; c++)
 		if (takes_part(cs, c))
@@ -111,7 +111,7 @@ write_round(const Case *cs, const Load * load, Times times, int r)
 
 /* Read all of them in each repetition, after an untimed round that compares. */
 static void
-read_rounds(const Case *cs, const Load * load, Times times, int repeat)
+read_rounds(const Case *cs, const Load *load, Times times, int repeat)
 {
 	for (int r = -1; r < repeat; r++)
 		for (int c = 0; c < COLUMNS; c++)

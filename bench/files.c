@@ -55,7 +55,7 @@ write_file(const char *path, const char *bytes, size_t len)
 }
 
 double
-write_files(const char *directory, const Load * load)
+write_files(const char *directory, const Load *load)
 {
 	size_t		size = (size_t) load->size_bytes;
 	size_t		room = (size / UNIT_SIZE + 1) * ZSTD_compressBound(UNIT_SIZE);

@@ -34,6 +34,13 @@ SF_FAULT_POINT(io_page_read,
 			   "opening the file of pages that are kept beside data files, and reading one")
 SF_FAULT_POINT(io_page_write, "making it, and writing one")
 SF_FAULT_POINT(io_link, "giving a page file a second name, for pg_upgrade")
+SF_FAULT_POINT(io_file_open, "opening, or making, a file by securefile_load() or securefile_save()")
+SF_FAULT_POINT(io_file_stat, "asking what kind of file it is")
+SF_FAULT_POINT(io_file_read, "one read of it")
+SF_FAULT_POINT(io_file_write, "one write to it, or setting its length")
+SF_FAULT_POINT(io_file_sync, "fsync of it, or of its directory")
+SF_FAULT_POINT(io_file_place, "giving it its name")
+SF_FAULT_POINT(io_file_remove, "removing what was made of it")
 SF_FAULT_POINT(io_any, "any of the points above")
 
 /* Not one of them: a failure is a PANIC, and would be met before most others. */

@@ -266,6 +266,12 @@ extern bool sf_io_database_has_files(Oid db, int elevel);
 typedef void (*SfIoScanFn) (SfStorage storage, void *arg);
 extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);
 
+/*
+ * Is an open directory one of those that have files of the server (data files of whatever kind,
+ * WAL), or below one?  ERROR when that cannot be found out.
+ */
+extern bool sf_io_is_inside(int directory);
+
 /* Path pattern of the data files ("seg-*.sf"), relative to PGDATA, palloc'd. */
 extern char *sf_io_files_pattern(SfStorage storage);
 

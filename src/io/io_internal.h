@@ -166,6 +166,11 @@ extern void sfi_io_make_directory(SfStorage storage);
  */
 extern bool sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel);
 
+/* ---- all there are (scan.c) ---- */
+
+/* OIDs of the tablespaces that may have data files.  Failures are reported at elevel. */
+extern List *sfi_io_list_spaces(int elevel);
+
 /* ---- descriptors (open.c) ---- */
 
 struct SfFiles

@@ -98,8 +98,8 @@ list_oids(const char *path, int elevel)
  * All tablespaces that may hold data files.  The links of the server tell them, not
  * pg_tablespace, which neither the startup process nor the postmaster can read.
  */
-static List *
-list_spaces(int elevel)
+List *
+sfi_io_list_spaces(int elevel)
 {
 	return lappend_oid(list_oids(SF_IO_TABLESPACES, elevel), DEFAULTTABLESPACE_OID);
 }
@@ -145,7 +145,7 @@ sf_io_database_unlink(Oid db)
 	SF_ASSERT(OidIsValid(db));
 	sfi_dirty_forget_database(db);
 	list_failed = false;
-	spcs = list_spaces(WARNING);
+	spcs = sfi_io_list_spaces(WARNING);
 	foreach(lc, spcs)
 	{
 		char		path[SF_IO_PATH_MAX];
@@ -175,7 +175,7 @@ sf_io_database_has_files(Oid db, int elevel)
 
 	SF_ASSERT(OidIsValid(db) && elevel >= WARNING);
 	list_failed = false;
-	spcs = list_spaces(elevel);
+	spcs = sfi_io_list_spaces(elevel);
 	foreach(lc, spcs)
 	{
 		char		path[SF_IO_PATH_MAX];
@@ -206,7 +206,7 @@ is_open_to_us(SfStorage storage)
 void
 sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 {
-	List	   *spcs = list_spaces(ERROR);
+	List	   *spcs = sfi_io_list_spaces(ERROR);
 	List	   *storages = NIL;
 	ListCell   *lc;
 
@@ -263,7 +263,7 @@ remove_named(const char *dir_path, const char *mark)
 void
 sfi_io_clean_leftovers(void)
 {
-	List	   *spcs = list_spaces(WARNING);
+	List	   *spcs = sfi_io_list_spaces(WARNING);
 	ListCell   *lc;
 
 	remove_named(SF_IO_ROOT, SF_IO_NEW_NUMBER);

@@ -308,6 +308,7 @@ securefile_copy(PG_FUNCTION_ARGS)
 static void
 copy_inline(SfHandle *target, SfSqlContent *content, int64 start, int64 len)
 {
+	SF_ASSERT(start >= 0 && len > 0 && start + len <= content->length);
 	sfi_sql_unpack(content);
 	for (int64 done = 0; done < len; done += SF_UNIT_SIZE)
 	{

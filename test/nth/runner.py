@@ -41,6 +41,13 @@ PREPARE = """
         PERFORM securefile_write(fd, substring(data FROM 150001)) FROM bytes WHERE name = 'joined';
         EXECUTE format('INSERT INTO %s VALUES ($1, ''joined'', securefile_finish($2))', t) USING key, fd;
     END $$;
+    CREATE FUNCTION by_file(t regclass, key int, path text) RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE
+        fd int := securefile_create(t, 'doc');
+    BEGIN
+        PERFORM securefile_load(fd, path);
+        EXECUTE format('INSERT INTO %s VALUES ($1, ''mid'', securefile_finish($2))', t) USING key, fd;
+    END $$;
     CREATE FUNCTION given_up(t regclass) RETURNS int LANGUAGE plpgsql AS $$
     DECLARE
         fd int := securefile_create(t, 'doc');
@@ -186,6 +193,7 @@ class Runner:
 
     def verify(self, case, tables, steps, outcome):
         self.finish_prepared()
+        self.look_for_made(outcome)
         # what could not be removed is said, and maintenance does it
         if not outcome.lost_session and not outcome.warned:
             self.count_files(outcome)
@@ -208,6 +216,14 @@ class Runner:
                 if found:
                     outcome.bad.append(f"{table} is {what}: {found}")
         self.count_files(outcome)
+
+    def look_for_made(self, outcome):
+        """What was made of a file of the server goes, unless it was said, or the session has died."""
+        for name in os.listdir(self.data):
+            if name.startswith(".securefile-"):
+                os.unlink(os.path.join(self.data, name))
+                if not outcome.lost_session and not outcome.warned:
+                    outcome.bad.append(f"left: {name}")
 
     def count_files(self, outcome):
         files = [name for top in ("pg_securefile", "pg_tblspc")

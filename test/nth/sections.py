@@ -79,6 +79,12 @@ def copied(table):
     return f"COPY {table} (id, name, doc) FROM '{{rows}}'", lambda tables: tables[table].update(COPIED)
 
 
+def loaded(table, key):
+    """What went into a file of the server before."""
+    return (f"SELECT by_file('{table}', {key}, '{{rows}}.saved')",
+            lambda tables: tables[table].update({key: "mid"}))
+
+
 COPIED = {70: "mid", 71: "page", 72: "small", 73: "other"}
 
 
@@ -146,6 +152,10 @@ def sections(form):
         "copy": Section([
             step(copied(t)),
             bare(f"COPY {t} (doc) TO '/dev/null'")]),
+        "file": Section([
+            step(("SELECT securefile_save(data::securefile, '{rows}.saved', true) FROM bytes WHERE name = 'mid'", None),
+                 loaded(t, 95)),
+            bare(wrong(t))]),
         "prepared": Section([
             step(put(t, 60, "mid"), delete(t, 2), end="PREPARE TRANSACTION 'p'"),
             step(*only(insert(t, 61, "mid")), end="PREPARE TRANSACTION 'q'"),

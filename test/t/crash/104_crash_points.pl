@@ -32,6 +32,7 @@ my %elsewhere = (
 	upgrade_after_pages => 'securefile_upgrade_finish() needs another cluster: 083_upgrade',
 	redo_own => 'the same',
 	advice_split => 'a bucket is split when it has many entries: 163_advice',
+	io_file_remove => 'a file of the server is removed where it could not be finished: 271_server_files',
 	share_root => 'a value with a root page is copied: 180_reflinks',
 	(map { ("migrate_$_" => 'securefile_migrate() has tests of its own: 246_migrate_storm') }
 		qw(begin helpers row batch between validated index compare locked swapped unlink finish abort)),
@@ -257,6 +258,16 @@ my %scenarios = (
 			transaction(5, 'DELETE FROM x;', insert_into('x', 21, 'mid')),
 			"SELECT FROM securefile_maintain('x', 'doc');\n",
 			"SELECT 'wrong: ' || wrong('x');\n");
+	},
+	server_file => sub {
+		my ($t) = @_;
+		my $path = $node->basedir . '/saved';
+		my $load = "INSERT INTO $t SELECT 10, 'mid', securefile_finish(h) FROM (SELECT h, securefile_load(h, '$path') AS n"
+		  . " FROM (SELECT securefile_create('$t', 'doc') AS h OFFSET 0) a OFFSET 0) b WHERE n > 0;";
+		return ("DELETE FROM $t WHERE id >= 10;",
+			"SELECT 'saved: ' || securefile_save(data::securefile, '$path', true) FROM bytes WHERE name = 'mid';\n",
+			transaction(1, $load),
+			"SELECT 'wrong: ' || wrong('$t');\n");
 	},
 	database => sub {
 		my ($t) = @_;

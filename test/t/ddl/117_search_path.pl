@@ -103,6 +103,8 @@ my @calls = (
 	'ranges of handles' => q{BEGIN; SELECT ~securefile_create('public.t', 'd') AS h, ~securefile_open(d, 'r') AS r FROM public.t WHERE id = 1 \gset
 		SELECT ~securefile_copy(:h, :r), ~securefile_copy(:h, d), ~securefile_seek(:h, 1, 0), ~securefile_erase(:h, 2) FROM public.t WHERE id = 2;
 		SELECT ~securefile_finish(:h); ROLLBACK},
+	'files of the server' => q{BEGIN; SELECT ~securefile_create('public.t', 'd') AS h \gset
+		SELECT ~securefile_load(:h, 'PG_VERSION'), ~securefile_save(d, current_setting('data_directory') || '/saved', true) FROM public.t WHERE id = 1; ROLLBACK},
 	'faults' => q{SELECT ~securefile_fault('io_read', 'error', 1000), ~securefile_fault_fired('io_read'), ~securefile_fault_reset()},
 	'access method securefile_segment' => q{BEGIN; CREATE TABLE public.made (d ~securefile);
 		SELECT schemaname, relname, attname, segment_relid IS NOT NULL FROM ~securefile_columns WHERE relid = 'public.made'::regclass; ROLLBACK},
