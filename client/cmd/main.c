@@ -5,7 +5,8 @@
  *
  *		options.c, optionvalue.c, help.c	the command line: table of options, table of verbs; help
  *		init.c			the verb that makes a table
- *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, mv.c, import.c, export.c, verify.c	the verbs
+ *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, mv.c, cmp.c, import.c, export.c,
+ *		verify.c		the verbs
  *		sync.c, surplus_rows.c, surplus_files.c, found.c	the verb that deletes what one
  *						side has not; lists compared
  *		migrate.c		files that rows name by a path or URL (migrate.h has the map)

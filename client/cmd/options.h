@@ -130,6 +130,7 @@ typedef struct Options
 #define VERB_RESTORE	0x800
 #define VERB_MV			0x2000
 #define VERB_CP			0x4000
+#define VERB_CMP		0x8000
 #define VERB_SYNC		0x1000
 #define VERB_MIGRATE	0x20000
 #define VERB_INIT		0x40000

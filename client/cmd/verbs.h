@@ -19,6 +19,7 @@ extern int	verb_stat(const Options *options);
 extern int	verb_rm(const Options *options);
 extern int	verb_mv(const Options *options);
 extern int	verb_cp(const Options *options);
+extern int	verb_cmp(const Options *options);
 extern int	verb_import(const Options *options);
 extern int	verb_export(const Options *options);
 extern int	verb_sync(const Options *options);

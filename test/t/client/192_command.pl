@@ -19,7 +19,7 @@ ends(0, qr/^securefile \d+\.\d+\.\d+$/, '--version', '--version');
 ends(0, qr/\AUsage:.*\n\n?.*\n\nVerbs.*:\n  put  .*\n  get  .*^  key .*Exit status/ms, '--help has the verbs first', '--help');
 ends(0, qr/\A(?!.*--table)/s, 'and no options of verbs', '--help');
 ends(2, qr/-h HOST is the server, as for psql; .* --human/, "@$_", @$_) foreach [ 'ls', '-h' ], [ 'ls', '-h', '-t', 'docs' ], [ '-h' ];
-foreach my $verb (qw(put get cat ls stat rm mv cp import export verify))
+foreach my $verb (qw(put get cat ls stat rm mv cp cmp import export verify))
 {
 	ends(0, qr/^Usage: securefile $verb .*--table=TABLE.*--dbname=DBNAME/s, "$verb --help", $verb, '--help');
 }

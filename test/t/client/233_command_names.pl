@@ -155,6 +155,44 @@ command('cp', @docs, 'long', 'long2');
 command('mv', @docs, 'long', 'long3');
 is((command('cat', @docs, 'long2', 'long3'))[1], $long x 2, 'contents');
 
+# ---- cmp ----
+sub differ
+{
+	my ($first, $second, $byte, $name, $more) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$more //= '';
+	return ends(1, qr/\A$first $second differ: byte $byte$more\n\z/, $name, 'cmp', @docs, $first, $second);
+}
+
+my $image = bytes(4, 5_000_000);
+command(\$image, 'put', @docs, '-', 'image');
+ends(0, qr/\A\z/, 'the same bytes', 'cmp', @docs, 'long2', 'long3');
+ends(0, qr/\A\z/, 'the same file', 'cmp', @docs, 'image', 'image');
+foreach my $byte (1, 2, 262_144, 1_048_576, 1_048_577, 3_145_728, 3_145_729, 4_999_999, 5_000_000)
+{
+	my $other = $image;
+	substr($other, $_ - 1, 1) = chr(255 - ord(substr $image, $_ - 1, 1)) foreach $byte, 5_000_000;
+	command(\$other, 'put', @docs, '--replace', '-', 'other');
+	differ('image', 'other', $byte, "byte $byte");
+}
+command(\substr($image, 0, 2_000_000), 'put', @docs, '--replace', '-', 'other');
+differ('image', 'other', 2_000_001, 'a file that ends', ', where the second has ended');
+differ('other', 'image', 2_000_001, 'the other way round', ', where the first has ended');
+command('put', @docs, '/dev/null', 'empty');
+differ('empty', 'long2', 1, 'an empty one', ', where the first has ended');
+ends(0, qr/\A\z/, 'two empty ones', 'cmp', @docs, 'empty', 'empty');
+ends(0, qr/\A\{"name":"long2","other":"long3","same":true\}\n\z/, 'the same as JSON', 'cmp', '--json', @docs, 'long2', 'long3');
+ends(1, qr/\A\{"name":"image","other":"other","same":false,"byte":2000001\}\n\z/, 'others', 'cmp', '--json', @docs, 'image', 'other');
+ends(1, qr/\Asecurefile: none: no file of that name/, 'no first file', 'cmp', @docs, 'none', 'long2');
+ends(1, qr/\Asecurefile: none: no file of that name/, 'no second file', 'cmp', @docs, 'long2', 'none');
+ends(1, qr/not complete/, 'a reserved name', 'cmp', @docs, 'long2', $part);
+ends(2, qr/cmp wants NAME NAME/, 'one name', 'cmp', @docs, 'long2');
+sql(q{INSERT INTO docs VALUES ('sparse1', securefile_truncate(''::securefile, 1::bigint << 60) || 'a'), ('sparse2', securefile_truncate(''::securefile, 1::bigint << 60) || 'b')});
+differ('sparse1', 'sparse2', (1 << 60) + 1, 'behind a gap of 2^60 bytes');
+sql(q{CREATE TABLE compared (id int PRIMARY KEY, document securefile); INSERT INTO compared VALUES (1, 'x'), (2, 'y')});
+ends(1, qr/differ: byte 1\n/, 'numbers', 'cmp', '-t', 'compared', '1', '2');
+command('rm', @docs, 'image', 'other', 'empty', 'sparse1', 'sparse2');
+
 # columns that a copy cannot take over
 sql(q{CREATE TABLE rows (id serial PRIMARY KEY, name text UNIQUE, document securefile, twice int GENERATED ALWAYS AS (length(name)) STORED,
 	n int GENERATED ALWAYS AS IDENTITY); INSERT INTO rows (name, document) VALUES ('a', 'abc')});
