@@ -10,7 +10,7 @@
  * route.c		distributed tables: routes, connections to nodes
  * open.c		opening and creating
  * read.c, write.c	the stream
- * range.c		copying, erasing on the server
+ * range.c		copying, erasing, searching on the server
  * store.c		storing and closing: how a value and its transaction end
  * position.c		position and length
  * take.c		taking the connection, giving it back, giving up after an error

@@ -318,6 +318,17 @@ extern int64_t pgsf_copy_value(pgsf *h, int64_t offset, int64_t length,
  */
 extern int64_t pgsf_erase(pgsf *h, int64_t count);
 
+/*
+ * Set *found to the offset of the first place, at the position or behind it, where the value has
+ * the len bytes of pattern, -1: there is none.  What was written before is seen.  The position
+ * stays.  A pattern of no bytes is found at the position, up to the end of the value.
+ *
+ * Errors: PGSF_ERROR_STATE no value is open; PGSF_ERROR_ARGUMENT found is NULL, or pattern is and
+ * len is not 0, or the pattern is longer than 2^30 - 2^16 bytes; XX001 the stored bytes in front
+ * of the place are damaged.  One round trip.
+ */
+extern int	pgsf_search(pgsf *h, const void *pattern, size_t len, int64_t *found);
+
 /* ---- storing, closing ---- */
 
 /*

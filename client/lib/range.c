@@ -14,6 +14,12 @@
 
 #include "internal.h"
 
+/*
+ * The longest pattern.  The server ends the session for a message of 1 GB, and the pattern is not
+ * alone in its message.
+ */
+#define MAX_PATTERN_BYTES	(1024 * 1024 * 1024 - 64 * 1024)
+
 /* The server's handle is at a position that nobody has noted. */
 #define NOWHERE			(-1)
 
@@ -288,4 +294,77 @@ pgsf_erase(pgsf *h, int64_t count)
 	if (send_erase(h, len) < 0 || h->cancel_sent)
 		return pgsfi_give_up(h);
 	return len;
+}
+
+/* ---- searching ---- */
+
+/* The place that the server has found, -1: none; fails if the pattern cannot be there. */
+static int
+take_found(pgsf *h, const PGresult *answer, int64_t len_bytes, int64_t *found)
+{
+	if (pgsfi_check_columns(h, answer, 1, 1) < 0)
+		return -1;
+	if (PQgetlength(answer, 0, 0) != sizeof(int64_t))
+		return pgsfi_fail_form(h);
+	*found = pgsfi_get_int(answer, 0);
+	if (*found == -1 ||
+		(*found >= h->position && h->length >= len_bytes && *found <= h->length - len_bytes))
+		return 0;
+	return pgsfi_fail_form(h);
+}
+
+/* Search from the position on; h has the connection. */
+static int
+search(pgsf *h, const char *pattern, int64_t len_bytes, int64_t *found)
+{
+	static const Oid types[] = {OID_BYTEA};
+	static const int formats[] = {1};
+	const char *const values[] = {pattern};
+	const int	lengths[] = {(int) len_bytes};
+	const pgsf_params given = {1, types, values, lengths, formats};
+	const char *schema = h->link->schema;
+	char	   *sql = pgsfi_sql(h, "SELECT %s.securefile_search(" HANDLE_AT ", $1)",
+								schema, schema, 2, 3, 2);
+	Params		params;
+	PGresult   *answer = NULL;
+	int			rc = -1;
+
+	PGSF_ASSERT(pattern != NULL && len_bytes <= MAX_PATTERN_BYTES);
+	h->server_position = NOWHERE;
+	if (pgsfi_params_start(h, &params, &given) == 0)
+	{
+		pgsfi_params_int4(&params, h->fd);
+		pgsfi_params_int8(&params, h->position);
+		answer = ask_row(h, sql, &params.all);
+	}
+	if (answer != NULL)
+		rc = take_found(h, answer, len_bytes, found);
+	PQclear(answer);
+	pgsfi_params_free(&params);
+	free(sql);
+	return rc;
+}
+
+int
+pgsf_search(pgsf *h, const void *pattern, size_t len, int64_t *found)
+{
+	int64_t		at = -1;
+
+	if (found != NULL)
+		*found = -1;
+	if (pgsfi_start_open(h, false) < 0)
+		return -1;
+	if (found == NULL || (pattern == NULL && len > 0))
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "pattern and found must not be NULL");
+	if (len > MAX_PATTERN_BYTES)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "a pattern has at most %d bytes",
+						  MAX_PATTERN_BYTES);
+	if (pgsfi_enter(h) < 0)
+		return -1;
+	pgsfi_forget_ahead(h);
+	/* for libpq a NULL would be a null */
+	if (search(h, len == 0 ? "" : pattern, (int64_t) len, &at) < 0 || pgsfi_release(h) < 0)
+		return pgsfi_give_up(h);
+	*found = at;
+	return 0;
 }

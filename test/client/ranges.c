@@ -1,11 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * ranges.c
- *	  Trials: ranges that the server copies and erases, beside reads and writes that are
+ *	  Trials: ranges that the server copies, erases and searches, beside reads and writes that are
  *	  under way in the library.
  *
  *-------------------------------------------------------------------------
  */
+#define _GNU_SOURCE				/* memmem() */
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +87,20 @@ begin_stream(pgsf *handle, const char *data, int64_t offset)
 	check(good && PQpipelineStatus(conn) == PQ_PIPELINE_ON, "a stream has begun");
 }
 
+/* A copy moves the server's handle of the source away from where the last read has left it. */
+static void
+read_behind_copy(const char *data)
+{
+	char		buf[1000];
+
+	move(h, 100);
+	check(pgsf_read(h, buf, sizeof(buf)) == 1000, "a read");
+	gives(other, pgsf_copy_range(other, h, 5000), 5000, "a copy behind it");
+	move(h, 1100);
+	check(pgsf_read(h, buf, sizeof(buf)) == 1000 && memcmp(buf, data + 1100, 1000) == 0,
+		  "what follows the read");
+}
+
 /* While the source has a stream in flight, and the target bytes that are gathered. */
 static void
 copy_beside_streams(const char *data, size_t len)
@@ -122,6 +138,8 @@ copy_beside_streams(const char *data, size_t len)
 	other_works(pgsf_write(other, "tail", 4), "a write behind it");
 	memcpy(copy + 13, "tail", 4);
 	open_value_is(other, copy, len - 7 + 2 * MB, "all of it");
+	read_behind_copy(data);
+	gives(other, pgsf_truncate(other, (int64_t) len - 7 + 2 * MB), 0, "truncate");
 	works(pgsf_close(h), "close");
 	other_works(pgsf_store(other, INSERT_ID, id_is(2), NULL), "store");
 	own_sql("COMMIT");
@@ -241,10 +259,13 @@ wrong_uses(const char *data, size_t len)
 {
 	PGconn	   *elsewhere = PQconnectdb(conninfo);
 	pgsf	   *foreign = pgsf_new(elsewhere);
+	int64_t		found;
 
 	fails(pgsf_copy_range(h, other, 1), PGSF_ERROR_STATE, "copy to nothing");
 	fails(pgsf_erase(h, 1), PGSF_ERROR_STATE, "erase nothing");
+	fails(pgsf_search(h, "x", 1, &found), PGSF_ERROR_STATE, "search nothing");
 	check(pgsf_copy_range(NULL, h, 1) < 0 && pgsf_erase(NULL, 1) < 0 &&
+		  pgsf_search(NULL, "x", 1, &found) < 0 &&
 		  pgsf_copy_value(NULL, 0, -1, "SELECT 1", NULL) < 0, "no handle");
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	other_works(pgsf_create(other, "t", "doc"), "create");
@@ -252,6 +273,9 @@ wrong_uses(const char *data, size_t len)
 	fails(pgsf_copy_value(h, 0, -1, SELECT_ID, id_is(1)), PGSF_ERROR_STATE,
 		  "copy a row to what is read");
 	fails(pgsf_erase(h, 1), PGSF_ERROR_STATE, "erase what is read");
+	fails(pgsf_search(h, "x", 1, NULL), PGSF_ERROR_ARGUMENT, "no place for the result");
+	fails(pgsf_search(h, NULL, 1, &found), PGSF_ERROR_ARGUMENT, "no pattern");
+	fails(pgsf_search(h, data, (size_t) 1 << 30, &found), PGSF_ERROR_ARGUMENT, "a pattern of 1 GB");
 	other_fails(pgsf_copy_range(other, NULL, 1), PGSF_ERROR_ARGUMENT, "no source");
 	other_fails(pgsf_copy_range(other, other, 1), PGSF_ERROR_ARGUMENT, "the source is the target");
 	other_fails(pgsf_copy_range(other, foreign, 1), PGSF_ERROR_ARGUMENT,
@@ -343,6 +367,63 @@ erase(const char *data, size_t len)
 	works(put_bytes(1, data, len), "put again");
 }
 
+/* ---- searching ---- */
+
+static void
+found_at(int64_t from, const char *pattern, size_t len, int64_t wanted)
+{
+	int64_t		found = -2;
+	int			rc;
+
+	(void) pgsf_seek(h, from, SEEK_SET);
+	rc = pgsf_search(h, pattern, len, &found);
+	check(rc == 0 && found == wanted && pgsf_tell(h) == from,
+		  "%zu bytes from %lld: %lld, not %lld: %s", len, (long long) from, (long long) found,
+		  (long long) wanted, pgsf_error(h));
+}
+
+static void
+search(const char *data, size_t len)
+{
+	int64_t		end = (int64_t) len;
+	char	   *zeros = calloc(1, 100000);
+	int64_t		zero = end;
+
+	while (data[zero - 1] == 0)
+		zero--;
+	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open");
+	begin_stream(h, data, 0);
+	found_at(3000, data + 262140, 20, 262140);
+	begin_stream(h, data, 3000);
+	found_at(262140, data + 262140, 20, 262140);
+	found_at(262141, data + 262140, 20, -1);
+	found_at(0, data + 1000, 600000, 1000);
+	found_at(0, data, len, 0);
+	found_at(0, data + len - 9, 9, end - 9);
+	found_at(end - 8, data + len - 9, 9, -1);
+	found_at(17, NULL, 0, 17);
+	found_at(end, "", 0, end);
+	found_at(end + 1, "x", 1, -1);
+	found_at(INT64_MAX, "x", 1, -1);
+	found_at(0, zeros, 100000, -1);
+	move(h, end + 200000);
+	works(pgsf_write(h, "a marker that nobody has sent", 29), "gathered, behind a gap");
+	found_at(100, "marker that nobody", 18, end + 200002);
+	found_at(100, zeros, 100000, zero);
+	move(h, end + 200002);
+	works(pgsf_write(h, "M", 1), "gathered");
+	found_at(100, "marker that nobody", 18, -1);
+	move(h, 0);
+	gives(h, pgsf_erase(h, 300000), 300000, "erase");
+	found_at(0, data + 262140, 20, -1);
+	found_at(0, zeros, 100000, 0);
+	works(pgsf_close(h), "close");
+	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open for reading");
+	found_at(0, data + 262140, 20, 262140);
+	works(pgsf_close(h), "close");
+	free(zeros);
+}
+
 /* ---- at random, two handles beside local copies ---- */
 
 /* A local copy of an open value. */
@@ -404,6 +485,19 @@ erase_step(Copy *copy, int64_t size)
 }
 
 static bool
+search_step(Copy *copy, int64_t size)
+{
+	int64_t		from = copy->len > 0 ? rand() % copy->len : 0;
+	int64_t		len = size < copy->len - from ? size : copy->len - from;
+	char	   *place = copy->at > copy->len ? NULL :
+		memmem(copy->data + copy->at, copy->len - copy->at, copy->data + from, len);
+	int64_t		found;
+
+	return pgsf_search(copy->handle, copy->data + from, len, &found) == 0 &&
+		found == (place == NULL ? -1 : place - copy->data);
+}
+
+static bool
 copy_step(Copy *copy, Copy *source, int64_t size)
 {
 	int64_t		want = left_of(source, rand() % 20 == 0 ? INT64_MAX : size);
@@ -435,6 +529,7 @@ any_step(Copy *copy, Copy *source, char *buf)
 		case 0:
 			return erase_step(copy, size);
 		case 1:
+			return search_step(copy, size);
 		case 2:
 			return copy_step(copy, source, size);
 		case 3:
@@ -497,12 +592,16 @@ at_random(const char *data, size_t len)
 static void
 keep_modes(const char *data, size_t len)
 {
+	int64_t		found;
+
 	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open");
 	other_works(pgsf_create(other, "t", "doc"), "create");
 	PQsetnonblocking(conn, 1);
 	PQenterPipelineMode(conn);
 	gives(other, pgsf_copy_range(other, h, 1000), 1000, "copy");
 	gives(h, pgsf_erase(h, 10), 10, "erase");
+	works(pgsf_search(h, data + 2000, 100, &found), "search");
+	check(found == 2000, "found");
 	gives(other, pgsf_copy_value(other, 0, 10, SELECT_ID, id_is(1)), 10, "copy of a row");
 	check(PQisnonblocking(conn) && PQpipelineStatus(conn) == PQ_PIPELINE_ON, "which are back");
 	PQsendQueryParams(conn, "SELECT 1", 0, NULL, NULL, NULL, NULL, 0);
@@ -533,7 +632,11 @@ static void
 cancelled(void)
 {
 	pthread_t	thread;
+	int64_t		found;
 
+	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open");
+	pgsf_cancel(h);
+	fails(pgsf_search(h, "x", 1, &found), PGSF_ERROR_CANCELLED, "search, cancelled before");
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	other_works(pgsf_create(other, "t", "doc"), "create");
 	pgsf_cancel(other);
@@ -585,6 +688,7 @@ trial_ranges(void)
 	wrong_uses(data, len);
 	errors(data);
 	erase(data, len);
+	search(data, len);
 	keep_modes(data, len);
 	cancelled();
 	lost();

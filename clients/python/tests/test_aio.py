@@ -44,15 +44,17 @@ class Asynchronous(Server):
         self.run_with(steps)
 
     def test_ranges(self):
-        """what the server does by itself: erase(), copy_range()"""
+        """what the server does by itself: find(), erase(), copy_range()"""
 
         async def steps(conn):
             await aio.put(conn, "docs", "document", "a", DATA)
             its, mine = aio.open(conn, "docs", "document", "a"), aio.open(conn, "docs", "document", "b", "w+b")
             async with conn.transaction(), its as source, mine as target:
                 self.assertEqual(await target.copy_range(source), len(DATA))
+                self.assertEqual(await target.find(DATA[MB : MB + 20], 0), MB)
                 await target.seek(MB)
                 self.assertEqual(await target.erase(20), 20)
+                self.assertEqual(await target.find(DATA[MB : MB + 20], 0), -1)
             self.assertEqual(self.stored("b"), DATA[:MB] + bytes(20) + DATA[MB + 20 :])
 
         self.run_with(steps)

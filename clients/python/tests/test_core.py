@@ -50,7 +50,7 @@ class Files(Server):
             self.assertEqual(self.stored(), model.getvalue(), f"round {round_}")
 
     def same_step(self, chosen, file, model):
-        what = chosen.randrange(7)
+        what = chosen.randrange(8)
         size = chosen.choice((0, 1, 1000, 262_144, 700_000))
         if what == 0:
             self.assertEqual(file.read(size), model.read(size))
@@ -68,6 +68,11 @@ class Files(Server):
             self.assertEqual(file.seek(-min(end, size), io.SEEK_END), model.seek(-min(end, size), io.SEEK_END))
         elif what == 5:
             self.assertEqual(file.erase(size), self.erase(model, size))
+        elif what == 6:
+            place, length = chosen.randrange(len(DATA)), chosen.choice((1, 3, 500, 300_000))
+            sub = chosen.choice((DATA[place : place + length], bytes(length)))
+            start = chosen.choice((None, model.tell(), place))
+            self.assertEqual(file.find(sub, start), model.getvalue().find(sub, model.tell() if start is None else start))
         elif chosen.random() < 0.3:
             # BytesIO does not grow so
             size = min(size, len(model.getbuffer()))
@@ -102,11 +107,12 @@ class Files(Server):
             wrong.close()
             self.assertRaises(ValueError, target.copy_range, source, -1)
             self.assertRaises(ValueError, target.erase, -1)
+            self.assertRaises(ValueError, target.find, b"x", -1)
         self.assertEqual(self.stored("b"), expected)
         self.assertEqual(self.stored(), b"new" + DATA[3:])
         with self.conn.transaction(), self.open() as source, self.open("ab", "b") as target:
             self.assertEqual(target.copy_range(source, 3), 3)
-            for call, argument in ((source.erase, 1), (source.copy_range, source), (target.copy_range, target)):
+            for call, argument in ((source.erase, 1), (source.copy_range, source), (target.copy_range, target), (target.find, b"x")):
                 self.assertRaises(io.UnsupportedOperation, call, argument)
         self.assertEqual(self.stored("b"), expected + b"new")
 

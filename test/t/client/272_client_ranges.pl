@@ -1,4 +1,4 @@
-# libpgsecurefile: ranges that the server copies and erases (test/client/ranges.c), beside
+# libpgsecurefile: ranges that the server copies, erases and searches (test/client/ranges.c), beside
 # streams and writes under way, in columns of several kinds; the example that joins values.
 
 use strict;

@@ -156,6 +156,11 @@ class SecureFile(io.RawIOBase):
 
     # ---- what the server does by itself: the bytes do not travel ----
 
+    def find(self, sub: Buffer, start: int | None = None) -> int:
+        """Where these bytes come next, from start (or the position) on; -1: nowhere.  The position stays."""
+        self._check(self._stream.reads, "not readable")
+        return self._run(self._stream.find(sub, start))
+
     def erase(self, count: int) -> int:
         """Make count bytes from the position on zeros, as far as the value goes; how many they were."""
         self._check(self._stream.writes, "not writable")

@@ -382,6 +382,17 @@ class Stream:
             self.changed = True
         return count
 
+    def find(self, pattern: Any, start: int | None) -> Steps[int]:
+        wanted = bytes(memoryview(pattern).cast("B"))
+        start = self.position if start is None else position_of(start)
+        if start < 0:
+            raise ValueError(f"a position cannot be negative: {start}")
+        yield from self._send_gathered()
+        handle, values = self._handle_at(start)
+        query = SQL("SELECT {}({}, %s::pg_catalog.bytea)").format(self.place.server.function("securefile_search"), handle)
+        found: int = (yield from self._guarded(Ask(query, (*values, wanted)))).rows[0][0]
+        return found
+
     def copy_range(self, source: Stream, count: int | None) -> Steps[int]:
         if source is self or source.place.conn is not self.place.conn:
             raise ValueError("the source is another file on the same connection")

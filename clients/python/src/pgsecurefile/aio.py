@@ -103,6 +103,11 @@ class AsyncSecureFile:
         if not self.closed:
             await run_async(self._conn, self._stream.flush())
 
+    async def find(self, sub: Buffer, start: int | None = None) -> int:
+        """Where these bytes come next, from start (or the position) on; -1: nowhere.  The position stays."""
+        self._check(self._stream.reads, "not readable")
+        return await run_async(self._conn, self._stream.find(sub, start))
+
     async def erase(self, count: int) -> int:
         """Make count bytes from the position on zeros, as far as the value goes; how many they were."""
         self._check(self._stream.writes, "not writable")
