@@ -162,6 +162,13 @@ CREATE FUNCTION securefile_data_starts(document securefile, start bigint DEFAULT
 COMMENT ON FUNCTION securefile_data_starts(securefile, bigint, bigint, integer)
 	IS 'positions (the first byte of a file is 1) of the rows of securefile_data_chunks() with the same arguments; reads no content';
 
+CREATE FUNCTION securefile_lines(document securefile, encoding name DEFAULT 'UTF8')
+	RETURNS SETOF text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100 ROWS 1000
+	SUPPORT securefile_support_whole;
+COMMENT ON FUNCTION securefile_lines(securefile, name)
+	IS 'lines of a file that is text in that encoding, in order, without their line feeds and a carriage return before one; in a SELECT list no more is read than rows are taken';
+
 CREATE FUNCTION securefile_salvage(document securefile, OUT start bigint, OUT length bigint,
 								   OUT data bytea, OUT problem text) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL UNSAFE COST 100 ROWS 1000;

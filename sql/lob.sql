@@ -1,6 +1,6 @@
 -- Values that are made of parts of others: securefile_part(), securefile_overlay(),
 -- securefile_erase(), securefile_insert(), securefile_delete(), securefile_move() and
--- securefile_agg().  Each of them has the result that a function over bytea has, which is
+-- securefile_agg(); and securefile_lines().  Each of them has the result that a function over bytea has, which is
 -- written here in other words, for values of all forms.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS securefile;
@@ -210,13 +210,92 @@ SELECT outcome('(SELECT securefile_agg(securefile_truncate(document, 1::bigint <
 SELECT securefile_agg_add(NULL, '\x01'::bytea);
 SELECT securefile_agg_result(NULL);
 
+-- ---- securefile_lines() ----
+
+-- what it is to return: a carriage return before a line feed is a part of it, and what follows the last line feed is a line unless it is nothing
+CREATE FUNCTION want_lines(t text) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE WHEN n < m THEN regexp_replace(l, E'\r$', '') ELSE l END
+	FROM (SELECT l, n, array_length(string_to_array(t, E'\n'), 1) AS m FROM unnest(string_to_array(t, E'\n')) WITH ORDINALITY u (l, n)) s
+	WHERE n < m OR l <> '' ORDER BY n $$;
+-- each other byte in a piece of its own, so that no part of the value has a whole character
+CREATE FUNCTION shredded(document securefile, plain bytea) RETURNS securefile LANGUAGE plpgsql AS $$
+DECLARE
+	d securefile := document;
+BEGIN
+	FOR i IN 1 .. octet_length(plain) BY 2 LOOP
+		d := overlay(d PLACING substring(plain FROM i FOR 1) FROM i);
+	END LOOP;
+	RETURN d;
+END $$;
+CREATE TABLE texts (id serial, encoding name, document securefile(disable_storage_in_row), plain bytea);
+ALTER TABLE texts ALTER plain SET STORAGE EXTERNAL;
+-- umlauts and the euro sign in UTF8, LATIN1 and WIN1252; two characters of Japanese, one of them with a byte that is a backslash; four bytes in GB18030
+INSERT INTO texts (encoding, plain) VALUES
+	('UTF8', ''), ('UTF8', '\x0a'), ('UTF8', 'a'), ('UTF8', E'a\\012'), ('UTF8', E'a\\015\\012b'), ('UTF8', E'a\\012\\012b\\015\\012\\015\\012'), ('UTF8', E'\\015a\\015\\015\\012b\\015'),
+	('UTF8', '\x4772c3bcc39f650ae282ac0d0af09f90980a'), ('LATIN1', '\x4772fcdf650a20'), ('WIN1252', '\x800d0a80'), ('SJIS', '\x93fa835c0a835c93fa0d0a'), ('EUC_JP', '\xc6fca5bd0aa5bd'),
+	('GB18030', '\x81308130410a8130813081308130'), ('BIG5', '\xa440a55c0aa55c'), ('SQL_ASCII', E'plain\\012text');
+-- lines that are longer than a part of the value, and such that end at its border
+INSERT INTO texts (encoding, plain) SELECT 'UTF8', decode(string_agg(repeat('c3a4', n) || '0a', '' ORDER BY i), 'hex') FROM unnest(ARRAY[131071, 0, 1, 65535, 300000, 262144, 7]) WITH ORDINALITY u (n, i);
+INSERT INTO texts (encoding, plain) SELECT 'UTF8', convert_to(repeat('x', 262142) || E'\r\n' || repeat('y', 262143) || E'\r\n' || repeat('z', 131073), 'UTF8');
+INSERT INTO texts (encoding, plain) SELECT 'SJIS', decode(repeat('93fa835c', 100000) || '0a41' || repeat('835c', 200000), 'hex');
+UPDATE texts SET document = plain;
+-- of all forms: nothing differs
+SELECT id, encoding, form FROM texts, LATERAL (VALUES ('stored', document), ('inline', plain::securefile), ('edited', '\x0a' || document || '\x0a'::bytea), ('rope', roped(document, plain)),
+	('pieces', CASE WHEN octet_length(plain) < 1000 THEN shredded(document, plain) END)) f (form, d)
+WHERE d IS NOT NULL AND (SELECT array_agg(l) FROM (SELECT securefile_lines(d, encoding)) s (l))
+	IS DISTINCT FROM (SELECT array_agg(l) FROM want_lines(convert_from(CASE WHEN form = 'edited' THEN '\x0a' || plain || '\x0a' ELSE plain END, encoding)) l);
+SELECT id, count(l), sum(length(l)) FROM texts LEFT JOIN LATERAL securefile_lines(document, encoding) l ON true GROUP BY id ORDER BY id;
+SELECT l, length(l) FROM securefile_lines(E'one\\015\\012\\012 two\\011\\012last') l;
+SELECT count(*) FROM securefile_lines(NULL);
+SELECT count(*) FROM securefile_lines('a', NULL);
+SELECT provolatile, proparallel, proisstrict, proretset FROM pg_proc WHERE proname = 'securefile_lines';
+
+-- a byte that is wrong is found where it is, and the lines before it are there
+CREATE FUNCTION lines_outcome(document securefile, encoding name DEFAULT 'UTF8') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	message text; detail text; hint text; n int := 0; l text;
+BEGIN
+	FOR l IN SELECT securefile_lines(document, encoding) LOOP n := n + 1; END LOOP;
+	RETURN n || ' lines';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws('. ', SQLSTATE || ' ' || message, nullif(detail, ''), nullif(hint, ''));
+END $$;
+SELECT lines_outcome(d::securefile, e) FROM (VALUES ('\xff'::bytea, 'UTF8'), ('\x610a62c3', 'UTF8'), ('\x610a62c30a', 'UTF8'), ('\x6162e2820a', 'UTF8'), ('\x610a6200630a', 'UTF8'), ('\xc080', 'UTF8'),
+	('\xeda080', 'UTF8'), ('\xf0909080f4909080', 'UTF8'), ('\x6100', 'LATIN1'), ('\x418135810a', 'GB18030'), ('\x41813081300a81', 'GB18030'), ('\x930a', 'SJIS'), ('\x41830a', 'EUC_JP'), ('\x81', 'WIN1252'), ('\x00', 'SQL_ASCII'),
+	('a', 'nothing'), ('a', '')) v (d, e);
+SELECT lines_outcome(securefile_insert(document, 400001, '\xff')), lines_outcome(securefile_erase(document, 500000, 1)), lines_outcome(securefile_truncate(document, 1::bigint << 60)), lines_outcome(shredded('\x6162e2820a', '\x6162e2820a'))
+FROM texts WHERE length(plain) > 800000 AND encoding = 'UTF8' ORDER BY id LIMIT 1;
+
+-- what is behind the lines that are asked for is not read, not even a byte that is wrong; an early end leaves nothing
+CREATE TABLE log (document securefile(nocache), plain bytea);
+ALTER TABLE log ALTER plain SET STORAGE EXTERNAL;
+INSERT INTO log SELECT v || '\xff', v FROM (SELECT convert_to(string_agg(repeat(md5(i::text), 40) || E'\n', '' ORDER BY i), 'UTF8') FROM generate_series(1, 20000) i) s (v);
+SELECT direct_read_bytes AS before FROM securefile_stat WHERE relid = 'log'::regclass \gset
+SELECT left(l, 10) FROM (SELECT securefile_lines(document) l FROM log) s LIMIT 2;
+SELECT direct_read_bytes - :before BETWEEN 1 AND 6000000 AS little FROM securefile_stat WHERE relid = 'log'::regclass;
+SELECT scanned_bytes, returned_bytes FROM securefile_stat_session WHERE relid = 'log'::regclass;
+BEGIN;
+DECLARE c CURSOR FOR SELECT left(securefile_lines(document), 10) FROM log;
+FETCH 2 FROM c;
+SELECT count(*) > 0 AS reads FROM pg_backend_memory_contexts WHERE name = 'securefile walk';
+CLOSE c;
+SELECT count(*) AS left_over FROM pg_backend_memory_contexts WHERE name = 'securefile walk';
+SELECT count(*) AS left_over FROM pg_locks WHERE pid = pg_backend_pid() AND relation IN (SELECT segment_relid FROM securefile_columns WHERE relid = 'log'::regclass);
+COMMIT;
+SELECT count(*), bool_and(l = repeat(md5(n::text), 40)) AS right FROM log, securefile_lines(securefile_part(document, 1, length(document) - 1)) WITH ORDINALITY u (l, n);
+SELECT lines_outcome(document) FROM log;
+
 -- once all is gone, so is its space
 DELETE FROM lob;
 DELETE FROM kept;
 DELETE FROM holes;
 DELETE FROM joined;
-SELECT count(*) FROM (VALUES ('lob'), ('kept'), ('holes'), ('joined')) t (t), securefile_maintain(t::regclass, 'document');
-SELECT t, live_bytes FROM (VALUES ('lob'), ('kept'), ('holes'), ('joined')) t (t), securefile_usage(t::regclass, 'document');
-DROP TABLE lob, kept, holes, joined, chunks, ranges, calls CASCADE;
+DELETE FROM texts;
+DELETE FROM log;
+SELECT count(*) FROM (VALUES ('lob'), ('kept'), ('holes'), ('joined'), ('texts'), ('log')) t (t), securefile_maintain(t::regclass, 'document');
+SELECT t, live_bytes FROM (VALUES ('lob'), ('kept'), ('holes'), ('joined'), ('texts'), ('log')) t (t), securefile_usage(t::regclass, 'document');
+DROP TABLE lob, kept, holes, joined, chunks, ranges, calls, texts, log CASCADE;
 DROP DOMAIN lob_file;
-DROP FUNCTION filler, zeros, want_part, want_insert, want_delete, want_erase, want_move, roped, outcome;
+DROP FUNCTION filler, zeros, want_part, want_insert, want_delete, want_erase, want_move, roped, outcome,
+	want_lines, shredded, lines_outcome;

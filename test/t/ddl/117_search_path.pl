@@ -70,6 +70,7 @@ my @calls = (
 	'function securefile_agg_add(internal,bytea)' => q{SELECT id, ~securefile_agg(b) OVER (ORDER BY id) FROM public.t},
 	'function securefile_agg_result(internal)' => q{SELECT ~securefile_agg(f) FROM public.t WHERE false},
 	'chunks' => q{SELECT id, c FROM public.t, ~securefile_chunks(d) c; SELECT ~securefile_data_starts(d), ~securefile_data_chunks(d) FROM public.t},
+	'lines' => q{SELECT l FROM public.t, ~securefile_lines(d, 'LATIN1') l WHERE id = 1},
 	'storage' => q{SELECT id, s, u FROM public.t, ~securefile_storage(d) s, ~securefile_storage(f) u},
 	'salvage' => q{SELECT id, s FROM public.t, ~securefile_salvage(d) s},
 	'operator ||(securefile,securefile)' => q{SELECT d || '\x0a', '\x0a' || d, d || f, f || '\x0a' FROM public.t},
