@@ -200,18 +200,19 @@ sql(q{CREATE TABLE wide (id int, pad text, document securefile(disable_storage_i
 my $scan = q{SELECT count(securefile_digest(document, 'md5')), sum(length(substring(document FROM 1 FOR 10))), count(document = '\x01'::bytea) FROM wide};
 my $wide = 'wide 100000/1000/100000';
 is(counted("$in_parallel $scan"), $wide, 'parallel');
-is(counted("$in_parallel SET parallel_leader_participation = off; $scan"), $wide, 'workers only');
-like(sql("$in_parallel SET parallel_leader_participation = off; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $scan"), qr/Workers Launched: [12]/, 'there are workers');
-is(counted("$in_parallel BEGIN; $scan; $scan"), 'wide 200000/2000/200000', 'parallel, in a transaction, twice');
-is(counted("$in_parallel $scan; $scan; SELECT count(*) FROM securefile_stat_session"), 'wide 200000/2000/200000', 'what was collected is not collected again');
-is(counted("$in_parallel SELECT sum(scanned_bytes) FROM securefile_stat_session; $scan; SELECT sum(scanned_bytes) FROM securefile_stat_session; $scan"),
+my $workers = "$in_parallel SET parallel_leader_participation = off;";
+is(counted("$workers $scan"), $wide, 'workers only');
+like(sql("$workers EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $scan"), qr/Workers Launched: [12]/, 'there are workers');
+is(counted("$workers BEGIN; $scan; $scan"), 'wide 200000/2000/200000', 'parallel, in a transaction, twice');
+is(counted("$workers $scan; $scan; SELECT count(*) FROM securefile_stat_session"), 'wide 200000/2000/200000', 'what was collected is not collected again');
+is(counted("$workers SELECT sum(scanned_bytes) FROM securefile_stat_session; $scan; SELECT sum(scanned_bytes) FROM securefile_stat_session; $scan"),
 	'wide 200000/2000/200000', 'collected between two queries');
-is(counted("$in_parallel SET parallel_leader_participation = off; SELECT count(securefile_digest(document, 'md5')) FROM (SELECT document FROM wide UNION ALL SELECT document || '\\x01'::bytea FROM wide) x"),
+is(counted("$workers SELECT count(securefile_digest(document, 'md5')) FROM (SELECT document FROM wide UNION ALL SELECT document || '\\x01'::bytea FROM wide) x"),
 	'wide 200000/0/0, - 100/0/0', 'of no column, by workers');
 sql('SELECT securefile_stat_reset()', "$in_parallel $scan");
 is(sql(q{SELECT scanned_bytes, returned_bytes, skipped_bytes FROM securefile_stat WHERE relname = 'wide'}), '100000|1000|100000', 'all sessions: counted once');
 my ($one, $two) = (background($node), background($node));
-$_->query_safe("$in_parallel $scan") foreach $one, $two, $two;
+$_->query_safe("$workers $scan") foreach $one, $two, $two;
 like($one->query_safe($counts), qr/:\Q$wide\E$/, 'of two leaders, one');
 like($two->query_safe($counts), qr/:wide 200000\/2000\/200000$/, 'of two leaders, the other');
 $_->quit foreach $one, $two;
