@@ -310,23 +310,27 @@ COMMENT ON AGGREGATE securefile_agg(bytea)
 -- Searching and comparing, without a copy in memory. position() is where SQL syntax looks for it.
 
 CREATE FUNCTION pg_catalog.position(securefile, bytea) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'securefile_position_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'securefile_position_in' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION pg_catalog.position(securefile, bytea)
 	IS 'position of the first place in a file that has these bytes (the first byte is 1); 0: there is none; reads nothing behind it';
 
 CREATE FUNCTION securefile_position(document securefile, pattern bytea, start bigint DEFAULT 1, nth bigint DEFAULT 1) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION securefile_position(securefile, bytea, bigint, bigint)
 	IS 'position of the nth place in a file, from position start on, that has these bytes (the first byte is 1; places may overlap); a negative start counts from the end (-1: the last byte), and searches backwards; 0: there is none';
 
 CREATE FUNCTION securefile_positions(document securefile, pattern bytea, start bigint DEFAULT 1) RETURNS SETOF bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE
+	SUPPORT securefile_support_whole;
 COMMENT ON FUNCTION securefile_positions(securefile, bytea, bigint)
 	IS 'positions of all places in a file that have these bytes, as securefile_position() finds one after the other; reads no further than rows are fetched';
 
 CREATE FUNCTION securefile_compare(a securefile, b securefile, count bigint DEFAULT NULL, start_a bigint DEFAULT 1, start_b bigint DEFAULT 1)
 	RETURNS integer
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE
+	SUPPORT securefile_support_equal;
 COMMENT ON FUNCTION securefile_compare(securefile, securefile, bigint, bigint, bigint)
 	IS 'order of the bytes of two files: -1, 0 or 1; of count bytes (NULL: all), from positions start_a and start_b on (the first byte is 1); reads nothing behind the first byte that differs';
 

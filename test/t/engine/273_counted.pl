@@ -76,6 +76,9 @@ my @functions = (
 	[ 'digest', "SELECT count(securefile_digest(document, 'xxh3')) FROM %s", sub { ($_[0], 0, 0) } ],
 	[ 'hash', 'SELECT count(securefile_hash(document)), count(securefile_hash_extended(document, 7)) FROM %s', sub { (2 * $_[0], 0, 0) } ],
 	[ 'equal', 'SELECT count(document = twin) FROM %s', sub { ($_[0], 0, 0) } ],
+	[ 'a search in vain', q{SELECT count(position('\xfefdfc'::bytea IN document)), count(securefile_position(document, '\xfefdfc', -1)) FROM %s},
+		# forwards, the hole at the end is passed over; backwards it is too short for that
+		sub { $_[0] == 700000 ? (131072 + $_[0], 0, $_[0] - 131072) : (2 * $_[0], 0, 0) } ],
 	[ 'other length', q{SELECT count(document <> '\x0102030405'::bytea) FROM %s}, sub { (0, 0, $_[0]) } ],
 	[ 'length', 'SELECT sum(length(document)) FROM %s', sub { (0, 0, 0) } ],
 	[ 'a copy', 'SELECT count(document || document) FROM %s', sub { (0, 0, 0) } ]);
@@ -138,6 +141,12 @@ is(counted('SELECT count(document = twin) FROM plain WHERE id = 5'), 'plain 1048
 is(counted('SELECT count(securefile_digest(document)), count(securefile_kept_digest(document)) FROM hashed'), 'hashed 0/0/600000', 'kept digest');
 is(counted(q{SELECT count(securefile_digest(document, 'sha256')) FROM hashed}), 'hashed 300000/0/0', 'digest that is checked');
 is(counted('SELECT count(securefile_digest(document)), count(securefile_kept_digest(document)) FROM plain WHERE id = 2'), 'plain 300000/0/0', 'nothing is kept');
+
+is(counted(q{SELECT count(position('\xfefdfc'::bytea IN document)) FROM plain WHERE id = 6}), 'plain 131072/0/19868928', 'a long hole: a search passes over it');
+is(counted(q{SELECT securefile_positions(document, convert_to(substr(encode(twin, 'escape'), 1, 1), 'UTF8')) FROM plain WHERE id = 2 LIMIT 3}), 'plain 262144/0/0', 'a search that stops');
+is(counted('SELECT count(securefile_compare(document, document)) FROM plain WHERE id = 2'), 'plain 0/0/600000', 'compare: the same object');
+is(counted('SELECT count(securefile_compare(document, twin::securefile)) FROM plain WHERE id = 2'), 'plain 300000/0/0, - 300000/0/0', 'compare: equal bytes');
+is(counted(q{SELECT count(securefile_compare(document, '\x01'::securefile)) FROM plain WHERE id = 2}), 'plain 1/0/0, - 1/0/0', 'compare: as many as both have');
 
 # A sum that no bigint holds stays at the largest one.
 is(counted(q{SELECT count(securefile_truncate('\x01'::securefile, 4611686018427387904 - i) = '\x02'::bytea) FROM generate_series(1, 5) i}),
