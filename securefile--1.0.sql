@@ -1202,6 +1202,9 @@ CREATE FUNCTION securefile_stat_columns(
 	OUT scanned_bytes bigint,
 	OUT returned_bytes bigint,
 	OUT skipped_bytes bigint,
+	OUT units_read bigint,
+	OUT units_cached bigint,
+	OUT units_decompressed bigint,
 	OUT stats_reset timestamptz
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -1233,7 +1236,10 @@ CREATE FUNCTION securefile_stat_session_columns(
 	OUT dedup_mismatches bigint,
 	OUT scanned_bytes bigint,
 	OUT returned_bytes bigint,
-	OUT skipped_bytes bigint
+	OUT skipped_bytes bigint,
+	OUT units_read bigint,
+	OUT units_cached bigint,
+	OUT units_decompressed bigint
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION securefile_stat_session_columns()
@@ -1294,6 +1300,9 @@ SELECT c.schemaname,
 	COALESCE(s.scanned_bytes, 0) AS scanned_bytes,
 	COALESCE(s.returned_bytes, 0) AS returned_bytes,
 	COALESCE(s.skipped_bytes, 0) AS skipped_bytes,
+	COALESCE(s.units_read, 0) AS units_read,
+	COALESCE(s.units_cached, 0) AS units_cached,
+	COALESCE(s.units_decompressed, 0) AS units_decompressed,
 	s.stats_reset
 FROM securefile_column_tables c
 	LEFT JOIN securefile_stat_columns() s
@@ -1350,7 +1359,10 @@ SELECT c.schemaname,
 	COALESCE(s.dedup_mismatches, 0) AS dedup_mismatches,
 	COALESCE(s.scanned_bytes, 0) AS scanned_bytes,
 	COALESCE(s.returned_bytes, 0) AS returned_bytes,
-	COALESCE(s.skipped_bytes, 0) AS skipped_bytes
+	COALESCE(s.skipped_bytes, 0) AS skipped_bytes,
+	COALESCE(s.units_read, 0) AS units_read,
+	COALESCE(s.units_cached, 0) AS units_cached,
+	COALESCE(s.units_decompressed, 0) AS units_decompressed
 FROM (SELECT t.schemaname, t.relname, t.attname, t.relid, t.attnum
 		FROM securefile_column_tables t
 		WHERE t.relkind OPERATOR(pg_catalog.=) 'r' AND t.segment_relid IS NOT NULL

@@ -624,7 +624,8 @@ SELECT d."table", s.attname, d.shardid, d.nodename, d.nodeport,
 	s.direct_read_ops, s.direct_write_ops, s.inode_read_time, s.inode_write_time, s.ioreap_time,
 	s.bytes_nontransformed, s.bytes_transformed, s.bytes_transformed_stored, s.units_incompressible,
 	s.compress_time, s.decompress_time, s.flushes, s.nontransformed_flushes,
-	s.dedup_hits, s.dedup_bytes, s.dedup_mismatches, s.scanned_bytes, s.returned_bytes, s.skipped_bytes, s.stats_reset
+	s.dedup_hits, s.dedup_bytes, s.dedup_mismatches, s.scanned_bytes, s.returned_bytes, s.skipped_bytes,
+	s.units_read, s.units_cached, s.units_decompressed, s.stats_reset
 FROM securefile_dist_all('securefile_stat'::pg_catalog.text) d
 	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(d.row_json) s(attname name,
 		allocation_bytes bigint, allocation_chunks bigint, direct_read_bytes bigint, direct_write_bytes bigint,
@@ -634,6 +635,7 @@ FROM securefile_dist_all('securefile_stat'::pg_catalog.text) d
 		compress_time double precision, decompress_time double precision, flushes bigint,
 		nontransformed_flushes bigint, dedup_hits bigint, dedup_bytes bigint, dedup_mismatches bigint,
 		scanned_bytes bigint, returned_bytes bigint, skipped_bytes bigint,
+		units_read bigint, units_cached bigint, units_decompressed bigint,
 		stats_reset timestamptz);
 COMMENT ON VIEW securefile_dist_stat
 	IS 'securefile_stat for the shards of all nodes: bytes, counts, and times in milliseconds, since stats_reset';

@@ -13,7 +13,8 @@ RESET ROLE;
 SELECT schemaname, relname, attname, allocation_bytes, allocation_chunks, direct_read_bytes, direct_write_bytes,
 	direct_read_ops, direct_write_ops, inode_read_time, inode_write_time, ioreap_time, bytes_nontransformed,
 	bytes_transformed, bytes_transformed_stored, units_incompressible, compress_time, decompress_time,
-	flushes, nontransformed_flushes, dedup_hits, dedup_bytes, dedup_mismatches, scanned_bytes, returned_bytes, skipped_bytes, stats_reset
+	flushes, nontransformed_flushes, dedup_hits, dedup_bytes, dedup_mismatches, scanned_bytes, returned_bytes, skipped_bytes,
+	units_read, units_cached, units_decompressed, stats_reset
 FROM securefile_stat WHERE relid IN ('stats_one'::regclass, 'stats_two'::regclass) ORDER BY relname, attname;
 
 INSERT INTO stats_one SELECT 1, v, v, v FROM (SELECT repeat('x', 300000)::bytea) x(v);

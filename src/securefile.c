@@ -282,6 +282,7 @@ _PG_init(void)
 	sf_ddl_install_hooks();
 	sf_ddl_watch_version();
 	sf_sql_wire_install();
+	sf_sql_explain_install();
 	if (!IsBinaryUpgrade)
 	{
 		/* if there is room for one only: writers can do without the syncer */

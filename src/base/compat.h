@@ -351,4 +351,7 @@ typedef bool SfUpdateIndexes;
 	((instr_time) {.tv_sec = (us) / 1000000, .tv_nsec = (us) % 1000000 * 1000})
 #endif
 
+/* 18 lets an extension add options to EXPLAIN */
+#define SF_EXPLAIN_OPTIONS		(PG_VERSION_NUM >= 180000)
+
 #endif							/* SF_COMPAT_H */

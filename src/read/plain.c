@@ -96,6 +96,7 @@ decode_unit(SfReadJob *job, const SfUnit *unit, const char *stored, char *dst,
 	start_us = sf_base_now_us();
 	result = sf_transform_decode(unit, dictionary, stored, dst, plain_bytes);
 	job->stats->decompress_time_us += sf_base_now_us() - start_us;
+	job->stats->units_decompressed++;
 	return result;
 }
 

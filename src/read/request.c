@@ -226,6 +226,7 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 	SF_ASSERT(request_is_valid(request));
 	if (is_gathered_whole(request))
 	{
+		job->stats->units_cached += request->nunits;
 		set_state(request, SF_READ_ARRIVED);
 		return;
 	}
@@ -241,6 +242,7 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 	 */
 	sf_io_start(&request->io);
 	set_state(request, SF_READ_STARTED);
+	job->stats->units_read += request->nunits;
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += request->io.len_bytes;
 }
@@ -389,7 +391,10 @@ checked_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequest *requ
 
 	SF_ASSERT(i < request->nunits && request->state == SF_READ_ARRIVED);
 	if (request->checked & (UINT64CONST(1) << i))
+	{
+		job->stats->units_cached++;
 		return bytes;
+	}
 	while (!sfi_read_matches(job, unit, bytes, &found))
 	{
 		if (!prepare_retry(request))

@@ -89,6 +89,7 @@ read_to_result(SfReadJob *job, SfReadRequest *request)
 	request->io.is_write = request->io.durable = false;
 	sf_io_read_cached(&request->io);
 	sfi_read_spoil_cached(job, request);
+	job->stats->units_read += request->nunits;
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += request->io.len_bytes;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sql.h
- *	  What stands between the server and the socket of its client.
+ *	  What stands between the server and the socket of its client; and in EXPLAIN.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,5 +22,11 @@ extern void sf_sql_send_large(void);
 
 /* At the end of a transaction: messages are sent as the server does again. */
 extern void sf_sql_send_at_end(void);
+
+/*
+ * EXPLAIN gets the option SECUREFILE, where the server lets an extension add one.  Call from
+ * _PG_init while preloading.
+ */
+extern void sf_sql_explain_install(void);
 
 #endif							/* SF_SQL_H */

@@ -47,7 +47,10 @@
 	SF_STAT(dedup_mismatches) \
 	SF_STAT(scanned_bytes) \
 	SF_STAT(returned_bytes) \
-	SF_STAT(skipped_bytes)
+	SF_STAT(skipped_bytes) \
+	SF_STAT(units_read) \
+	SF_STAT(units_cached) \
+	SF_STAT(units_decompressed)
 
 typedef struct SfStatCounters
 {

@@ -97,6 +97,42 @@ like(encode($plan), qr/"Workers Planned"/, 'it was parallel');
 
 sub encode { return JSON::PP->new->canonical->encode($_[0]); }
 
+# ---- units ----
+
+# Counters of a session by the end of its statements.
+sub units
+{
+	my (@statements) = @_;
+	return (split /\n/, sql(@statements,
+			q{SELECT sum(units_read) || ' ' || sum(units_cached) || ' ' || sum(units_decompressed) FROM securefile_stat_session}))[-1];
+}
+
+my $all_units = ceil($mb20 / 131_072);
+is(units('SELECT length(doc::bytea) FROM t'), "$all_units 0 0", 'units of a value');
+is(units('SELECT length(doc::bytea) FROM small'), "$all_units 0 $all_units", 'of a compressed one');
+is(units('BEGIN', q{INSERT INTO t VALUES (50, 1, 300000, blob(1, 300000))}, 'SELECT length(doc::bytea) FROM t WHERE id = 50', 'ROLLBACK'), '0 3 0', 'of one that is not written yet');
+my ($units_read, $units_cached) = split / /, units(q{SELECT count(*) FROM t, securefile_chunks(doc, 1, 131072, 8192) WHERE id = 1});
+ok($units_read + $units_cached == 16 && $units_read <= 2, "of one unit, in 16 pieces: $units_read read, $units_cached cached");
+
+if ($node->pg_version < 18)
+{
+	fails_with($node, 'EXPLAIN (ANALYZE, SECUREFILE) SELECT 1', '42601', qr/unrecognized EXPLAIN option "securefile"/, 'no option of EXPLAIN');
+}
+else
+{
+	my $of = "$in_parallel SET parallel_leader_participation = off; EXPLAIN (ANALYZE, COSTS OFF, SECUREFILE";
+	like(sql("$of) SELECT length(doc::bytea) FROM small"), qr/^Securefile: units read=$all_units cached=0 decompressed=$all_units, bytes scanned=0 returned=$mb20 skipped=0$/m,
+		'EXPLAIN (SECUREFILE)');
+	like(sql("$of) $scan"), qr/^Securefile: units read=64 cached=0 decompressed=0,/m, 'of a parallel scan, by workers alone');
+	my ($first) = @{ decode_json(sql("$of, FORMAT JSON) $scan")) };
+	is($first->{Securefile}{'Units Read'}, 64, 'as JSON');
+	unlike(sql("$of OFF) $scan"), qr/Securefile/, 'switched off');
+	fails_with($node, 'EXPLAIN (SECUREFILE) SELECT 1', '22023', qr/EXPLAIN option SECUREFILE requires ANALYZE/, 'not without ANALYZE');
+	sql('CREATE VIEW two AS SELECT * FROM small', q{CREATE RULE twice AS ON DELETE TO two DO INSTEAD (SELECT length(doc::bytea) FROM small; SELECT length(doc::bytea) FROM many WHERE id = 1)});
+	my @lines = sql('EXPLAIN (ANALYZE, SECUREFILE) DELETE FROM two') =~ /^Securefile: units read=(\d+)/mg;
+	is("@lines", "$all_units 8", 'two plans, each with its own');
+}
+
 # ---- writes, and WAL ----
 
 # Bytes in sectors of 5 MB, and what heads of records take at most.
