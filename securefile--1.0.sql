@@ -376,6 +376,11 @@ CREATE FUNCTION securefile_erase(handle integer, count bigint) RETURNS bigint
 COMMENT ON FUNCTION securefile_erase(integer, bigint)
 	IS 'make count bytes (0 or more) from the position of a handle on zeros, none behind the end; the position stays; returns how many';
 
+CREATE FUNCTION securefile_search(handle integer, pattern bytea) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_search(integer, bytea)
+	IS 'where a pattern of bytes is next, from the position of a handle on (the first byte is 0), or -1; the position stays';
+
 CREATE FUNCTION securefile_copy(target integer, source integer, count bigint DEFAULT NULL) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_copy(integer, integer, bigint)

@@ -75,6 +75,9 @@ extern void sfi_sql_free_slice(const SfSqlContent *content, bytea *slice);
 typedef void (*SfSqlTake) (void *arg, const char *bytes, Size len);
 extern void sfi_sql_feed(Datum value, SfSqlTake take, void *arg);
 
+/* The open handle of that number, unless the stream is to stop.  ERROR UNDEFINED_OBJECT. */
+extern SfHandle *sfi_sql_handle_to_use(int number);
+
 /*
  * The handle of that number, which is open for writing.  ERROR UNDEFINED_OBJECT, or
  * OBJECT_NOT_IN_PREREQUISITE_STATE, or READ_ONLY_SQL_TRANSACTION.

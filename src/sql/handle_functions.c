@@ -35,9 +35,8 @@ PG_FUNCTION_INFO_V1(securefile_copy_value);
 PG_FUNCTION_INFO_V1(securefile_finish);
 PG_FUNCTION_INFO_V1(securefile_close);
 
-/* The open handle of that number, unless the stream is to stop. */
-static SfHandle *
-handle_to_use(int number)
+SfHandle *
+sfi_sql_handle_to_use(int number)
 {
 	SfHandle   *handle;
 
@@ -132,7 +131,7 @@ securefile_open(PG_FUNCTION_ARGS)
 Datum
 securefile_read(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = handle_to_use(PG_GETARG_INT32(0));
+	SfHandle   *handle = sfi_sql_handle_to_use(PG_GETARG_INT32(0));
 	int64		len = PG_GETARG_INT32(1);
 	int64		left = Max(sf_stream_length(handle->stream) - handle->position, 0);
 	SfValue		place;
@@ -186,7 +185,7 @@ seek_position(const SfHandle *handle, int64 offset, int whence)
 Datum
 securefile_seek(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = handle_to_use(PG_GETARG_INT32(0));
+	SfHandle   *handle = sfi_sql_handle_to_use(PG_GETARG_INT32(0));
 
 	handle->position = seek_position(handle, PG_GETARG_INT64(1), PG_GETARG_INT32(2));
 	PG_RETURN_INT64(handle->position);
@@ -195,7 +194,7 @@ securefile_seek(PG_FUNCTION_ARGS)
 Datum
 securefile_tell(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(handle_to_use(PG_GETARG_INT32(0))->position);
+	PG_RETURN_INT64(sfi_sql_handle_to_use(PG_GETARG_INT32(0))->position);
 }
 
 /* ---- writing ---- */
@@ -203,7 +202,7 @@ securefile_tell(PG_FUNCTION_ARGS)
 SfHandle *
 sfi_sql_handle_to_write(int number)
 {
-	SfHandle   *handle = handle_to_use(number);
+	SfHandle   *handle = sfi_sql_handle_to_use(number);
 
 	if (!sf_stream_is_writable(handle->stream))
 		ereport(ERROR,
@@ -284,7 +283,7 @@ securefile_copy(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	target = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
-	source = handle_to_use(PG_GETARG_INT32(1));
+	source = sfi_sql_handle_to_use(PG_GETARG_INT32(1));
 	sfi_sql_require_count(len);
 	if (target == source)
 		ereport(ERROR,
@@ -378,7 +377,7 @@ securefile_finish(PG_FUNCTION_ARGS)
 
 	if (value != NULL)
 		PG_RETURN_POINTER(value);
-	handle = handle_to_use(PG_GETARG_INT32(0));
+	handle = sfi_sql_handle_to_use(PG_GETARG_INT32(0));
 	/* what is written now goes with this subtransaction */
 	if (sf_stream_is_writable(handle->stream))
 		sf_stream_handle_note_write(handle);

@@ -99,6 +99,22 @@ sf_stream_place(const SfStream *stream)
 	return (SfValue) {.form = SF_FORM_INLINE};
 }
 
+struct varlena *
+sf_stream_unchanged(const SfStream *stream)
+{
+	return stream->changed ? NULL : stream->value;
+}
+
+bool
+sf_stream_next_data(SfStream *stream, int64 *object_offset, int64 *len)
+{
+	SF_ASSERT(sf_stream_is_writable(stream) && *object_offset <= stream->length);
+	if (stream->kind == STREAM_STAGE)
+		return sfi_once_next_data(stream, object_offset, len);
+	*len = Min(*len, stream->length - *object_offset);
+	return *len > 0;
+}
+
 void
 sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {

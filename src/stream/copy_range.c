@@ -35,14 +35,9 @@ typedef struct Source
 static bool
 next_data(Source *source, int64 *from, int64 *len)
 {
-	SfStream   *stream = source->stream;
-
-	if (stream == NULL)
+	if (source->stream == NULL)
 		return sf_read_next_data(&source->value, from, len);
-	if (stream->kind == STREAM_STAGE)
-		return sfi_once_next_data(stream, from, len);
-	*len = Min(*len, stream->length - *from);
-	return *len > 0;
+	return sf_stream_next_data(source->stream, from, len);
 }
 
 static void
@@ -148,16 +143,15 @@ sf_stream_copy_value(SfStream *target, int64 at, struct varlena *value, int64 st
 	lengthen(target, at + len);
 }
 
-/*
- * A source that was not changed is the value that it was opened on.
- */
 void
 sf_stream_copy(SfStream *target, int64 at, SfStream *source, int64 start, int64 len)
 {
+	struct varlena *value = sf_stream_unchanged(source);
+
 	SF_ASSERT(target != source && start >= 0 && len >= 0 && start + len <= source->length);
-	if (source->value != NULL && !source->changed)
+	if (value != NULL)
 	{
-		sf_stream_copy_value(target, at, source->value, start, len);
+		sf_stream_copy_value(target, at, value, start, len);
 		return;
 	}
 	target->final_length = Max(target->final_length, at + len);

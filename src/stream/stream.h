@@ -45,6 +45,15 @@ extern SfStream *sf_stream_edit(struct varlena *value);
 extern bool sf_stream_is_writable(const SfStream *stream);
 extern int64 sf_stream_length(const SfStream *stream);
 
+/* The value that it was opened on, while it is that still; else NULL.  Never throws. */
+extern struct varlena *sf_stream_unchanged(const SfStream *stream);
+
+/*
+ * As sf_read_next_data(), of a stream to write, with all that was written: the next bytes that
+ * are in no gap, from *object_offset on, at most *len, which is above 0.
+ */
+extern bool sf_stream_next_data(SfStream *stream, int64 *object_offset, int64 *len);
+
 /*
  * Bytes [object_offset, object_offset + len) into dst; must lie inside.  Errors are those
  * of sf_read_range(); a stream that is read may be used on after one.

@@ -1,4 +1,4 @@
-# Ranges by handles: securefile_copy() from a handle and from a value, securefile_erase(): what they
+# Ranges by handles: securefile_copy() from a handle and a value, securefile_erase(), _search(): what they
 # do, what they refuse, two handles of one value, gaps, savepoints, columns that deduplicate, and
 # that nothing decrypted stays in memory.  094_handle_model does them at random.
 # Every version.
@@ -118,6 +118,44 @@ subtest 'erased' => sub {
 		is(ask("SELECT securefile_finish($fd)::bytea = substring(blob(1, $len) FOR 393216) || @{[ $zeros->(6784) ]}"), 't', "$table: it is zeros");
 		ask('ROLLBACK');
 	}
+};
+
+subtest 'searched' => sub {
+	foreach my $table ('t', 'z', 'e')
+	{
+		ask('BEGIN');
+		my ($r, $w, $small) = (opened($table, 'r', 5), opened($table, 'rw', 5), ask("SELECT securefile_open(doc, 'rw') FROM $table WHERE id = 2"));
+		# across the border of units, in what is staged, and in a gap that is longer than can be read
+		ask("SELECT securefile_seek($w, 131070, 0), securefile_write($w, '~border~'), securefile_seek($w, $huge, 0), securefile_write($w, 'the end~'), securefile_write($small, '~small~')");
+		my $is = sub {
+			my ($fd, $at, $pattern, $want) = @_;
+			return is(ask("SELECT securefile_search($fd, $pattern) FROM (SELECT securefile_seek($fd, $at, 0) OFFSET 0) s WHERE securefile_tell($fd) >= 0"), $want, "$table: $pattern from $at");
+		};
+		$is->($w, 0, "'~border~'", 131_070);
+		$is->($w, 131_070, "'~border~'", 131_070);
+		$is->($w, 131_071, "'~border~'", -1);
+		$is->($w, 0, "'the end~'", $huge);
+		$is->($w, 500_000, "'\\x00000074'", $huge - 3);
+		$is->($w, 2 * $len, "decode(repeat('00', 300000), 'hex')", 2 * $len);
+		$is->($w, $huge + 1, "'the end~'", -1);
+		$is->($w, $huge + 8, "''", $huge + 8);
+		$is->($w, $huge + 9, "''", -1);
+		$is->($w, $huge + 9, "'x'", -1);
+		$is->($r, 0, "'~border~'", -1);
+		$is->($small, 1, "'small~'", 1);
+		$is->($small, 2, "'small~'", -1);
+		foreach my $at (0, 1000, 131_000, 300_001)
+		{
+			my $pattern = "substring(blob(1, $len) FROM $at + 3001 FOR 200000)";
+			$is->($r, $at, $pattern, ask("SELECT $at + position($pattern IN substring(blob(1, $len) FROM $at + 1)) - 1"));
+		}
+		is(ask("SELECT securefile_seek($r, 7, 0), securefile_search($r, substring(blob(1, $len) FROM 5000 FOR 90)) > 0, securefile_tell($r)"), '7|t|7', "$table: the position stays");
+		ask('ROLLBACK');
+	}
+	ask('BEGIN');
+	refused("SELECT securefile_search(0, 'x')", '42704');
+	is(ask("SELECT securefile_search(NULL, 'x') IS NULL, securefile_search(0, NULL) IS NULL"), 't|t', 'nulls');
+	ask('ROLLBACK');
 };
 
 subtest 'refused' => sub {
