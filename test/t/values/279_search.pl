@@ -61,11 +61,13 @@ my %pieces = (
 		substr($text, rand $len, 1) = one_of('a', 'c', "\0") foreach 1 .. rand(4);
 		return $text;
 	},
+	runs => sub { my ($len) = @_; my $text = ''; $text .= 'aab' x rand(100) . one_of('a', 'b', 'ab', 'aa') while length $text < $len; return substr($text, 0, $len); },
 	zeros => sub { return "\0" x $_[0]; });
 
 # Pieces, as [kind, bytes]; many short ones, or a few that may be long.
 sub new_pieces
 {
+	return [ 'runs', $pieces{runs}->(50_000) ] if $_[0] == 1;
 	my $few = rand() < 0.6;
 	my @kinds = rand() < 0.5 ? ('period', 'zeros') : sort keys %pieces;
 	return map { my $kind = one_of(@kinds); [ $kind, $pieces{$kind}->($few ? one_of(@lengths) : 1 + int(rand(300))) ] } 1 .. ($few ? 1 + rand(4) : 100);
@@ -91,6 +93,7 @@ sub edited
 # A pattern: bytes of the text around a border, or anywhere, perhaps with a byte that is wrong; or letters.
 sub new_pattern
 {
+	return 'aab' x one_of(7, 20, 60) if $_[0] =~ /(?:aab){20}/ && rand() < 0.7;
 	my ($text, @borders) = @_;
 	return one_of('a' x one_of(1, 3, 300), 'ab' x 40 . 'aa', "\0" x one_of(1, 2, 5000), 'a' x 500 . 'b', 'b' . 'a' x 500, 'ab' x 3000 . 'c') if rand() < 0.3;
 	my $len = one_of(1, 2, 5, 16, 256, 3000, 100_000, 270_000);
@@ -128,7 +131,7 @@ sub in_all_modes
 
 foreach my $id (1 .. $rounds)
 {
-	my @pieces = new_pieces();
+	my @pieces = new_pieces($id);
 	my $text = join '', map { $_->[1] } @pieces;
 	my ($end, @borders) = (0, 131_072, 262_144);
 	push @borders, $end += length $_->[1] foreach @pieces;
