@@ -15,8 +15,7 @@ my $cases = $ENV{SECUREFILE_FUNCTION_CASES} || 700;
 my $node = new_cluster('functions', conf => [ master_key(), 'fsync = off', 'statement_timeout = ' . patience() . 's' ]);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-random_run('functions', 'model/function_twins.py', '--dsn', $node->connstr('postgres'), '--cases', $cases, '--directory', $dir,
-	'--only', 'read,position,positions,compare,part,overlay,erase,insert,delete,move,agg,giant,handles,handle_erase,handle_copy');
+random_run('functions', 'model/function_twins.py', '--dsn', $node->connstr('postgres'), '--cases', $cases, '--directory', $dir);
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP: |terminated by signal/, 'server log');
 $node->stop;
 done_testing();

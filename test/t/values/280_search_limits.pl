@@ -80,10 +80,21 @@ foreach my $where (sort keys %where)
 }
 gives('all positions', 'SELECT (SELECT count(*) FROM securefile_positions(doc, ' . block(100) . '))', undef);
 gives('a pattern that is not there', "SELECT position('no such thing' IN doc)", undef);
+gives('lines', 'SELECT (SELECT count(*) FROM securefile_lines(doc))', undef);
 gives('erased, not read', 'SELECT length(securefile_erase(doc, 1, 3000000))', 3000000);
 gives('and read: the damage is not in it', "SELECT securefile_erase(doc, 15 * 131072 + 1, 131072)::bytea = overlay(blob(2, 3000000) PLACING decode(repeat('00', 131072), 'hex') FROM 15 * 131072 + 1)", 't');
 gives('deleted', "SELECT securefile_delete(doc, 15 * 131072 + 1, 131072)::bytea = overlay(blob(2, 3000000) PLACING '' FROM 15 * 131072 + 1 FOR 131072)", 't');
 gives('moved', 'SELECT securefile_move(doc, 1, 10, 3000000)::bytea IS NULL', undef);
+
+# Through a handle; the transaction goes on behind what is no error.
+sub searched
+{
+	my ($name, $n, $want) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return gives($name, 'SELECT securefile_search(securefile_open(doc, \'r\'), ' . block($n) . ')', $want);
+}
+searched('by a handle, before the damage', 100, position_of(100) - 1);
+searched('by a handle, behind the damage', 700, undef);
 
 # fifty errors leave nothing open
 is($node->safe_psql('postgres',
@@ -112,6 +123,7 @@ reads('the same value', 'y', "SELECT securefile_compare(doc, doc) $doc", 0, 0, 0
 reads('no bytes', 'y', 'SELECT securefile_compare(a.doc, b.doc, 0) FROM y a, y b WHERE a.id = 1 AND b.id = 2', 0, 0, 0);
 reads('a part', 'y', "SELECT securefile_part(doc, 15000000, 10)::bytea = substring(blob(1, 16000000) FROM 15000000 FOR 10) $doc", 't', 1, 2 * UNIT);
 reads('what is made', 'y', "SELECT length(securefile_insert(securefile_delete(securefile_move(securefile_erase(doc, 1, 9), 1, 9, 99), 5, 5), 7, 'x')) $doc", 15_999_996, 0, 0);
+reads('by a handle', 'y', "SELECT securefile_search(securefile_open(doc, 'r'), $first) $doc", position_of(2) - 1, 1, 2 * UNIT);
 
 # ---- cancel ----
 
@@ -120,20 +132,23 @@ make_table($node, 'z', 'nocache');
 fill($node, 'z', 1, 2, 4_000_000);
 $node->safe_psql('postgres', 'UPDATE z SET doc = blob(1, 4000000) WHERE id = 2');
 my $long = 'FROM (SELECT securefile_agg(a.doc) AS doc, securefile_agg(b.doc) AS same FROM z a, z b, generate_series(1, 4096) WHERE a.id = 1 AND b.id = 2 OFFSET 0) s';
+my $dir = PostgreSQL::Test::Utils::tempdir();
 foreach my $call ("position('none'::bytea IN doc)", "securefile_position(doc, 'none', -1)", "securefile_position(doc, convert_to(md5('1:5'), 'UTF8'), 1, 1000000)",
-	"(SELECT count(*) FROM securefile_positions(doc, 'none'))", 'securefile_compare(doc, same)')
+	"(SELECT count(*) FROM securefile_positions(doc, 'none'))", 'securefile_compare(doc, same)', '(SELECT count(*) FROM securefile_lines(doc))',
+	"securefile_search(securefile_open(doc, 'r'), 'none')", "securefile_save(doc, '$dir/saved')")
 {
 	my $before = bytes_read('z');
 	fails_with($node, "SET statement_timeout = 100; SELECT $call $long", '57014', qr/statement timeout/, "$call: a timeout is honoured");
 	sessions_are_gone($node, 'postgres');
 	cmp_ok(bytes_read('z') - $before, '<', 8e9, 'long before its end');
 }
+is(join(' ', glob("$dir/* $dir/.[!.]*")), '', 'no file is left');
 
 # ---- rights ----
 
 $node->safe_psql('postgres', q{CREATE ROLE reader LOGIN; GRANT SELECT (id) ON y TO reader});
 foreach my $call ("position('x'::bytea IN doc)", "securefile_position(doc, 'x')", "securefile_positions(doc, 'x')", 'securefile_compare(doc, doc)', 'securefile_part(doc, 1)::bytea',
-	'securefile_overlay(doc, doc, 1)', 'securefile_erase(doc, 1, 1)', "securefile_insert(doc, 1, 'x')", 'securefile_delete(doc, 1, 1)', 'securefile_move(doc, 1, 1, 3)', 'securefile_agg(doc)')
+	'securefile_overlay(doc, doc, 1)', 'securefile_erase(doc, 1, 1)', "securefile_insert(doc, 1, 'x')", 'securefile_delete(doc, 1, 1)', 'securefile_move(doc, 1, 1, 3)', 'securefile_lines(doc)', 'securefile_agg(doc)')
 {
 	fails_with($node, "SELECT $call FROM y", '42501', qr/permission denied for table y/, "$call: not without SELECT on the column", user => 'reader');
 }
@@ -151,9 +166,9 @@ is($node->safe_psql('postgres', "$parallel $query"), 1, 'its result');
 is($node->safe_psql('postgres', q{
 		SELECT string_agg(DISTINCT format('%s %s%s', p.proname, p.provolatile, p.proparallel), ', ') FROM pg_proc p
 		WHERE p.proname IN ('securefile_position', 'securefile_positions', 'securefile_compare', 'securefile_part', 'securefile_overlay', 'securefile_erase',
-				'securefile_insert', 'securefile_delete', 'securefile_move')
+				'securefile_insert', 'securefile_delete', 'securefile_move', 'securefile_lines')
 			AND p.proargtypes[0] = 'securefile'::regtype}),
-	'securefile_compare ss, securefile_delete is, securefile_erase is, securefile_insert is, securefile_move is, securefile_overlay is, securefile_part is, securefile_position ss, securefile_positions ss',
+	'securefile_compare ss, securefile_delete is, securefile_erase is, securefile_insert is, securefile_lines ss, securefile_move is, securefile_overlay is, securefile_part is, securefile_position ss, securefile_positions ss',
 	'readers are stable, makers immutable, all of them safe in parallel');
 
 # ---- a standby ----
@@ -162,6 +177,7 @@ $node->backup('b');
 my $standby = new_standby('searching_standby', $node, 'b');
 $node->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', $query), 1, 'on a standby');
+is($standby->safe_psql('postgres', "SELECT securefile_search(securefile_open(doc, 'r'), $middle) $doc"), position_of(1000) - 1, 'by a handle on a standby');
 fails_with($standby, "SELECT securefile_copy(securefile_create('y', 'doc'), doc, 1, 10) $doc", '25006', qr/read-only|recovery/, 'no handle that writes');
 $standby->stop;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP: |leak/, 'server log');
