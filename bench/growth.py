@@ -4,11 +4,12 @@
     growth.py [--quick] [--gigabytes 1,10] [--megabytes 1,100] [--minutes N] [--only SECTION]
               [--engines filesystem_like,bytea] --results DIRECTORY --directory DIR CONNINFO
 
-Four sections:
+Five sections:
     segment    writing, reading, freeing, checking and backing up, by the size of the column
     object     whole streams, reads of 8 KB and appends inside, by the size of one object
     snapshot   replacing and reading rows before, while and after an old snapshot is open
     fragments  minutes of random deletes and inserts of objects of all sizes
+    turnover   the whole column replaced ten times by 16 writers at once
 
 The cluster is thrown away afterwards: tables are dropped, and base backups are taken.
 """
@@ -18,6 +19,7 @@ import random
 import shutil
 import statistics
 import subprocess
+import threading
 import time
 
 import psycopg
@@ -31,6 +33,9 @@ PIECE = 1 << 20
 RESERVE = 10 * GB
 # The largest object that is also given to bytea, which takes it in one message.
 MOST_BYTEA = 256 * MB
+# Of the section on turnover.
+WRITERS = 16
+TURNS = 10
 
 TEXT = """What should stay flat while a column grows. The table has the first, the highest and
 the last point of each line, and the quotient of last and first. Reads are as warm as the
@@ -49,7 +54,11 @@ Snapshot: all rows of 100 KB are replaced in each round, and cleaned as above. A
 READ transaction is open in the second third of the rounds.
 
 Fragments: turns of random deletes and inserts of 8 KB to 1 MB. Files: their size, in that of
-the values. Chunk: the pieces of space that writers got, mean size in each turn."""
+the values. Chunk: the pieces of space that writers got, mean size in each turn.
+
+Turnover: in each turn 16 writers replace as many objects of 8 KB to 4 MB, drawn at random, as
+there are rows, a commit each; then all are read. Half of them wait no longer than the median,
+99 of 100 no longer than p99."""
 
 
 class Growth:
@@ -312,6 +321,60 @@ class Growth:
         for engine in self.options.engines:
             self.conn.execute(f"DROP TABLE churned_{engine}")
 
+    # ---- turnover ----
+
+    def replace_some(self, state, turn, writer, times):
+        """One of the writers: an even part of the turn."""
+        lot = random.Random(f"{turn}:{writer}")
+        with psycopg.connect(self.options.conninfo, autocommit=True) as conn:
+            for _ in range(state["rows"] // WRITERS):
+                row = WRITERS * lot.randrange(state["rows"] // WRITERS) + writer
+                size = min(4 * MB, int(8 * KB * 2 ** lot.expovariate(0.35)))
+                times.append(1000 * part.seconds(
+                    conn.execute, f"UPDATE {state['table']} SET doc = %b WHERE id = %s",
+                    [state["block"][:size], row]))
+
+    def turnover_turn(self, state, engine, turn):
+        table, inside = state["table"], part.is_securefile(self.conn, state["table"])
+        before, times = self.chunks(table) if inside else None, []
+        threads = [threading.Thread(target=self.replace_some, args=(state, turn, writer, times))
+                   for writer in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        times.sort()
+        self.note("turnover", "replace, median ms", engine, turn, [statistics.median(times)])
+        self.note("turnover", "replace, p99 ms", engine, turn, [times[len(times) * 99 // 100]])
+        part.clean(self.conn, table)
+        begun = time.monotonic()
+        total = sum(len(part.fetch(self.conn, table, row)) for row in range(state["rows"]))
+        self.note("turnover", "read, MB/s", engine, turn, [total / MB / (time.monotonic() - begun)])
+        self.note("turnover", "files by byte in use", engine, turn,
+                  [self.space(table) * MB / total])
+        if inside:
+            after = self.chunks(table)
+            self.note("turnover", "KB a chunk of space", engine, turn,
+                      [(after[0] - before[0]) / KB / max(1, after[1] - before[1])])
+
+    def turnover_start(self, engine, type_):
+        state = {"table": f"turned_{engine}", "rows": 320 if self.options.quick else 3200,
+                 "block": part.noise(3, 4 * MB)}
+        part.make_table(self.conn, state["table"], type_)
+        with self.conn.transaction():
+            for row in range(state["rows"]):
+                part.insert(self.conn, state["table"], row, state["block"][:8 * KB + row])
+        return state
+
+    def turnover(self):
+        states = {engine: self.turnover_start(engine, type_)
+                  for engine, type_ in self.options.engines.items()}
+        for turn in range(1, TURNS + 1):
+            for engine, state in states.items():
+                self.turnover_turn(state, engine, turn)
+        for state in states.values():
+            self.conn.execute(f"DROP TABLE {state['table']}")
+
     # ---- results ----
 
     def lines_of(self, section):
@@ -325,7 +388,8 @@ class Growth:
 
     def plot(self, section):
         unit = {"segment": "GB in the column", "object": "MB of the object",
-                "snapshot": "round", "fragments": "minutes of churn"}[section]
+                "snapshot": "round", "fragments": "minutes of churn",
+                "turnover": "times replaced"}[section]
         log = "x" if section in ("segment", "object") else ""
         name = f"growth_{section}.svg"
         report.lines(os.path.join(self.options.results, name), [
@@ -367,7 +431,7 @@ def numbers(text):
 
 
 def parse():
-    sections = ["segment", "object", "snapshot", "fragments"]
+    sections = ["segment", "object", "snapshot", "fragments", "turnover"]
     parser = part.parser(__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=numbers,
                         help="sizes of segments (1,10; quick 0.25,0.5,1)")

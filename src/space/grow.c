@@ -13,7 +13,8 @@
  *	 2	the header page durable, for the first one	a header that the sweeper can ask
  *	 3	zeros in the files, durable					files longer than the segment
  *	 4	record GROW: size, new map pages			all of it, if the record is durable
- *	 5	the dispenser is told						hints only
+ *	 5	the dispenser is told of all but what the	hints only
+ *		caller has grown for
  *
  * Files that are longer than the header says do no harm: nothing leads there, and the
  * next growth writes zeros again.  The reverse would: a value could get a place that
@@ -123,14 +124,25 @@ set_total(Relation rel, uint8 info, uint64 total)
 	return sfi_change_finish(info, &rec, sizeof(rec));
 }
 
-/* Tell the dispenser of new blocks, by map page. */
-static void
-dispense_range(SfStorage storage, uint64 from_sector, uint64 to_sector)
+/*
+ * The blocks that growth was for: of what was made, the first ones that are side by side on one
+ * map page.
+ */
+static SfRegion
+made_for(uint64 from_sector, uint64 to_sector, uint32 nblocks)
 {
 	uint64		block = sf_block_of(from_sector);
-	uint64		end = sf_block_of(to_sector);
 
-	SF_ASSERT(from_sector % SF_BLOCK_SECTORS == 0 && to_sector % SF_BLOCK_SECTORS == 0);
+	if (block % SF_MAP_BLOCKS + nblocks > SF_MAP_BLOCKS)
+		block = sf_map_first_block(sf_map_of_block(block) + 1);
+	SF_ASSERT(block + nblocks <= sf_block_of(to_sector));
+	return (SfRegion) {block, nblocks};
+}
+
+/* Tell the dispenser of new blocks, by map page. */
+static void
+dispense_range(SfStorage storage, uint64 block, uint64 end)
+{
 	while (block < end)
 	{
 		uint64		page_end = Min(end, sf_map_first_block(sf_map_of_block(block) + 1));
@@ -211,10 +223,11 @@ needs_written(const SfSegment *seg, uint64 at_once_sectors)
 
 /*
  * Grow to a new size; the growth lock is held.  The places of new map pages come
- * first: where the disk is full for them, no zeros must be left to fill it.
+ * first: where the disk is full for them, no zeros must be left to fill it.  The
+ * dispenser is not told of kept, which is for the caller alone.
  */
 static void
-grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total, bool written)
+grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total, bool written, SfRegion kept)
 {
 	SF_ASSERT(total > old_total && total <= SF_MAX_SECTORS);
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
@@ -231,13 +244,15 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total, bool writt
 	set_total(rel, XLOG_SF_GROW, total);
 	SF_FAULT(grow_after_record);
 	SF_ASSERT(sfi_header(rel).total_sectors == total);
-	dispense_range(seg->storage, old_total, total);
+	dispense_range(seg->storage, sf_block_of(old_total), kept.start_block);
+	dispense_range(seg->storage, kept.start_block + kept.nblocks, sf_block_of(total));
 }
 
 uint64
 sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
-		 uint64 at_once_sectors)
+		 uint64 at_once_sectors, SfRegion *made)
 {
+	SfRegion	kept = {0};
 	uint64		total;
 	uint64		to;
 
@@ -252,8 +267,13 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 	 */
 	to = total == seen_total_sectors ? new_total(total, sf_blocks_to_sectors(need_blocks)) : total;
 	if (to > total)
-		grow_to(seg, rel, total, to, needs_written(seg, at_once_sectors));
+	{
+		kept = made_for(total, to, made == NULL ? 0 : need_blocks);
+		grow_to(seg, rel, total, to, needs_written(seg, at_once_sectors), kept);
+	}
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+	if (made != NULL)
+		*made = kept;
 	return to;
 }
 
@@ -261,7 +281,7 @@ void
 sfi_grow_first(SfSegment *seg, Relation rel)
 {
 	if (sfi_header(rel).total_sectors == 0)
-		(void) sfi_grow(seg, rel, 0, 1, 1);
+		(void) sfi_grow(seg, rel, 0, 1, 1, NULL);
 }
 
 uint64
@@ -274,7 +294,7 @@ sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 		return 0;
 	total = sfi_header(rel).total_sectors;
 	to = total + Min(round_up(sectors, SF_MB_SECTORS), MAX_STEP);
-	grow_to(seg, rel, total, to, needs_written(seg, 0));
+	grow_to(seg, rel, total, to, needs_written(seg, 0), made_for(total, to, 0));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return to - total;
 }

@@ -11,7 +11,7 @@
  *
  * Order of attempts: a run the dispenser knows; a scan of the map; what other
  * backends left behind and what has become free meanwhile; any run at all if
- * much of the segment is free; growth.
+ * much of the segment is free; growth, of which the caller gets what it has grown.
  *
  * The order is that of cost: a look into shared memory, a thousand pages that are in
  * shared buffers as a rule, a walk through the pending queue, longer files.
@@ -20,6 +20,15 @@
  * growth takes small runs only where free space is more than a sixteenth of the whole.
  * Below a bound there is no growth to fall back on: then all of the map below it is
  * looked at, and any run will do.
+ *
+ * A scan has an end (SF_SCAN_PAGES), and the segment may be longer.  Where free space is known
+ * to be much, or nothing is known, a few scans are made before growth: one in front, the others
+ * where the last scan stopped.  So a front that is full neither hides what is free behind it,
+ * nor has the whole map read for each value.
+ *
+ * The lists of the dispenser are short, and drop runs.  So what a scan has found, and what
+ * growth has made, comes here as a number, too, and is lent as any hint is: else a list full of
+ * runs that do not serve would make the segment grow for ever.  S9 is about that.
  *
  * What a hint says is looked at under the locks of header and map page:
  *
@@ -42,6 +51,7 @@
 #include "storage/lmgr.h"
 
 #define COLLECT_AT_ONCE		64
+#define MANY_SCANS			5	/* before growth: 80 GB */
 #define SMALL_STEP_BLOCKS	16	/* 64 KB, in a small segment */
 
 /* What one call of sf_space_lend() looks for, and where. */
@@ -162,51 +172,76 @@ lend_known(const Search *search, uint32 need, SfRegion *region)
 	return false;
 }
 
+/* Tell the dispenser, and the scan, of a free run. */
+static void
+note_run(SfSegment *seg, SfRegion run, SfScan *scan)
+{
+	scan->free_blocks += run.nblocks;
+	if (run.nblocks < scan->need)
+		return;
+	sfi_dispense_put(seg->storage, run, scan->end_block);
+	if (scan->best.nblocks < scan->want && run.nblocks > scan->best.nblocks)
+		scan->best = run;
+}
+
 /*
- * Tell the dispenser of the free runs on one map page; returns free blocks.  The page
- * is copied: to put runs in takes the dispenser's lock, perhaps 4000 times, and a process
- * that lends or commits on that page would wait for all of it.
+ * Look at one map page, up to limit.  The page is copied: to put runs in takes the
+ * dispenser's lock, perhaps 4000 times, and a process that lends or commits on that page
+ * would wait for all of it.
  */
-static uint32
-scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need, uint64 end_block)
+static void
+scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, SfScan *scan)
 {
 	PGAlignedBlock copy;
 	SfMap	   *content = (SfMap *) copy.data;
 	uint32		from = 0;
 	uint32		first;
 	uint32		count;
-	uint32		free_blocks = 0;
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
 	memcpy(content, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
 	UnlockReleaseBuffer(buf);
 	while (sfi_map_next_free(content, limit, &from, &first, &count))
-	{
-		free_blocks += count;
-		if (count >= need)
-			sfi_dispense_put(seg->storage,
-							 (SfRegion) {sf_map_first_block(map) + first, count}, end_block);
-	}
-	return free_blocks;
+		note_run(seg, (SfRegion) {sf_map_first_block(map) + first, count}, scan);
 }
 
-uint64
-sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need, uint64 end_block)
+uint32
+sfi_lend_scan_pages(void)
 {
-	uint64		end_sector = Min(total_sectors, sf_blocks_to_sectors(end_block));
-	uint32		npages = sf_maps_of(end_sector);
-	uint32		nscan = Min(npages, SF_SCAN_PAGES);
-	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
-	uint64		free_blocks = 0;
+	return SF_FAULT_SKIPS(short_scan) ? 2 : SF_SCAN_PAGES;
+}
 
-	SF_ASSERT(need > 0);
-	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
+/*
+ * A scan below a bound tells nothing of the share that is free.  Nor does one in front: what it
+ * comes back to is what has been filled.
+ */
+void
+sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, SfScan *scan)
+{
+	uint64		end_sector = Min(total_sectors, sf_blocks_to_sectors(scan->end_block));
+	uint32		npages = sf_maps_of(end_sector);
+	uint32		map = scan->from;
+	uint64		blocks = 0;
+
+	SF_ASSERT(scan->need > 0 && scan->need <= scan->want);
+	scan->npages = Min(npages, sfi_lend_scan_pages());
+	scan->free_blocks = 0;
+	scan->best = (SfRegion) {0};
+	if (npages == 0)
+		return;
+	if (map == SF_NO_PAGE)
+		map = sfi_dispense_start(seg->storage, scan->npages, npages, &scan->at_low);
+	for (uint32 i = 0; i < scan->npages; i++)
 	{
+		uint32		page = (map + i) % npages;
+		uint32		limit = sf_block_of(sf_map_sectors_before(end_sector, page));
+
 		CHECK_FOR_INTERRUPTS();
-		free_blocks += scan_page(seg, rel, map, sf_block_of(sf_map_sectors_before(end_sector, map)),
-								 need, end_block);
+		scan_page(seg, rel, page, limit, scan);
+		blocks += limit;
 	}
-	return free_blocks;
+	if (end_sector == total_sectors && (scan->npages == npages || !scan->at_low))
+		sfi_dispense_note_seen(seg->storage, blocks, scan->free_blocks, scan->npages == npages);
 }
 
 /*
@@ -259,20 +294,50 @@ reclaim(SfSegment *seg, Relation rel)
 	return found || stats.sectors_freed > 0;
 }
 
-/* Scan, and lend from what was found: one scan where growth comes next, else all of the map. */
-static bool
-lend_scanned(const Search *search, uint64 total, uint32 need, uint64 *free_blocks,
-			 SfRegion *region)
+/* What the scans of one attempt have found. */
+typedef struct Found
 {
-	uint64		end_sector = Min(total, sf_blocks_to_sectors(search->end_block));
-	uint32		scans = search->bounded ? sf_maps_of(end_sector) / SF_SCAN_PAGES + 1 : 1;
+	uint64		free_blocks;
+	SfRegion	best;			/* the longest run, or one that has all that
+								 * is wanted */
+} Found;
 
-	*free_blocks = 0;
-	for (uint32 i = 0; i < scans; i++)
+/* Lend from the runs that the dispenser knows, or, since it may drop runs, from the best one. */
+static bool
+lend_found(const Search *search, uint32 need, const Found *found, SfRegion *region)
+{
+	return lend_known(search, need, region) ||
+		(found->best.nblocks >= need && lend_from(search, found->best, need, region));
+}
+
+/*
+ * Scan, and lend from what was found.  Below a bound all of the map is looked at, in the order of
+ * its pages; where growth comes next, one scan, or a few where much may be free.
+ */
+static bool
+lend_scanned(const Search *search, uint64 total, uint32 need, Found *found, SfRegion *region)
+{
+	uint32		npages = sf_maps_of(Min(total, sf_blocks_to_sectors(search->end_block)));
+	uint32		scans = search->bounded ? npages : 1;
+	uint32		looked = 0;
+
+	if (!search->bounded && npages > sfi_lend_scan_pages() &&
+		sfi_dispense_may_be_roomy(search->seg->storage))
+		scans = MANY_SCANS;
+	*found = (Found) {0};
+	for (uint32 i = 0; i < scans && looked < npages; i++)
 	{
-		*free_blocks += sfi_lend_scan(search->seg, search->rel, total, search->need,
-									  search->end_block);
-		if (lend_known(search, need, region))
+		SfScan		scan = {
+			.need = search->need, .want = search->want, .end_block = search->end_block,
+			.from = search->bounded ? looked : SF_NO_PAGE, .at_low = i == 0
+		};
+
+		sfi_lend_scan(search->seg, search->rel, total, &scan);
+		looked += scan.npages;
+		found->free_blocks += scan.free_blocks;
+		if (scan.best.nblocks > found->best.nblocks)
+			found->best = scan.best;
+		if (lend_found(search, need, found, region))
 			return true;
 	}
 	return false;
@@ -283,16 +348,16 @@ static bool
 lend_free(const Search *search, uint64 total, SfRegion *region)
 {
 	uint32		decent = Max(search->need, search->want / 8);
-	uint64		free_blocks;
+	Found		found;
 
 	if (lend_known(search, decent, region) ||
-		lend_scanned(search, total, decent, &free_blocks, region) ||
+		lend_scanned(search, total, decent, &found, region) ||
 		(reclaim(search->seg, search->rel) &&
-		 lend_scanned(search, total, decent, &free_blocks, region)))
+		 lend_scanned(search, total, decent, &found, region)))
 		return true;
 	/* many small runs rather than growth, where they are much of the whole */
-	return (search->bounded || free_blocks > sf_block_of(total) / 16) &&
-		lend_known(search, search->need, region);
+	return (search->bounded || found.free_blocks > sf_block_of(total) / 16) &&
+		lend_found(search, search->need, &found, region);
 }
 
 /*
@@ -306,6 +371,44 @@ blocks_wanted(const SfWant *want, uint64 total)
 	uint64		blocks = Max(sf_blocks_of(want->ahead_sectors), Min(want->step_blocks, quarter));
 
 	return Max(want->need_blocks, Min(blocks, want->most_blocks));
+}
+
+/* Is what growth has made free still, to be lent by anybody?  A look without a lock. */
+static bool
+is_left(const Search *search, SfRegion made)
+{
+	uint32		map = sf_map_of_block(made.start_block);
+	uint32		from = made.start_block % SF_MAP_BLOCKS;
+	uint32		first = from;
+	uint32		count = 0;
+	uint64		total = sfi_header(search->rel).total_sectors;
+	Buffer		buf;
+
+	if (sf_blocks_to_sectors(made.start_block + made.nblocks) > total)
+		return false;
+	buf = sfi_page_read(search->rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+	(void) sfi_map_next_free(SfPageMap(BufferGetPage(buf)), from + made.nblocks, &from, &first,
+							 &count);
+	UnlockReleaseBuffer(buf);
+	return first == made.start_block % SF_MAP_BLOCKS && count == made.nblocks;
+}
+
+/*
+ * Grow, and lend from what that has made.  False when another process grew, or has found by a
+ * scan what this one has made.
+ */
+static bool
+lend_grown(const Search *search, uint64 *total, uint64 ahead_sectors, SfRegion *region)
+{
+	SfRegion	made;
+
+	*total = sfi_grow(search->seg, search->rel, *total, search->want, ahead_sectors, &made);
+	if (made.nblocks == 0)
+		return false;
+	if (!SF_BREAKS(s9) && lend_from(search, made, search->need, region))
+		return true;
+	SF_INVARIANT(S9, !is_left(search, made));
+	return false;
 }
 
 SfRegion
@@ -331,11 +434,9 @@ sf_space_lend(SfSegment *seg, const SfWant *want, uint64 below_sector)
 	 */
 	total = sfi_header(rel).total_sectors;
 	search.want = blocks_wanted(want, total);
-	while (!lend_free(&search, total, &region) && !search.bounded)
-	{
+	while (!lend_free(&search, total, &region) && !search.bounded &&
+		   !lend_grown(&search, &total, want->ahead_sectors, &region))
 		CHECK_FOR_INTERRUPTS();
-		total = sfi_grow(seg, rel, total, search.want, want->ahead_sectors);
-	}
 	SF_ASSERT(region.nblocks <= search.want &&
 			  (region.nblocks >= search.need || (search.bounded && region.nblocks == 0)));
 	/* the monitor is not to grow ahead for what does not grow */

@@ -24,7 +24,7 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 							Min(total / 8, 64 * SF_MB_SECTORS));
 
 	SF_ASSERT(free_sectors % SF_BLOCK_SECTORS == 0);
-	if (ahead < SF_MB_SECTORS || free_sectors >= ahead || sf_maps_of(total) > SF_SCAN_PAGES)
+	if (ahead < SF_MB_SECTORS || free_sectors >= ahead || sf_maps_of(total) > sfi_lend_scan_pages())
 		return 0;
 	return sfi_grow_ahead(seg, rel, ahead - free_sectors);
 }
@@ -41,13 +41,17 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	uint64		total = sfi_header(rel).total_sectors;
 	SfDemand	demand = sfi_dispense_take_demand(seg->storage);
 	uint64		min_cut = Max(total / 4, 64 * SF_MB_SECTORS);
+	SfScan		scan = {
+		.need = 1, .want = SF_MAP_BLOCKS, .end_block = SF_NO_END, .from = SF_NO_PAGE, .at_low = true
+	};
 	uint64		free_sectors;
 
 	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && min_cut > 0);
 	SF_FAULT(maintain_before);
 	while (sfi_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;
-	free_sectors = sf_blocks_to_sectors(sfi_lend_scan(seg, rel, total, 1, SF_NO_END));
+	sfi_lend_scan(seg, rel, total, &scan);
+	free_sectors = sf_blocks_to_sectors(scan.free_blocks);
 	if (free_sectors == total)
 		min_cut = Min(min_cut, Max(total, SF_GROWTH_SECTORS));
 	if (wait)

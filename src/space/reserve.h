@@ -29,9 +29,13 @@
  * Grow unless another did since total_sectors was seen; waits for one that does.  need_blocks
  * (at most SF_MAP_BLOCKS) will lie side by side.  at_once_sectors: ahead_sectors of SfWant.
  * Returns the sectors that there are now.
+ *
+ * made: the need_blocks that this call has made, of which the dispenser is not told; 0 blocks
+ * when another grew.  They are not lent: a scan may find them, too.  NULL: the dispenser is
+ * told of all.
  */
 extern uint64 sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
-					   uint64 at_once_sectors);
+					   uint64 at_once_sectors, SfRegion *made);
 
 /*
  * The same for a segment without data files, else nothing.  Whatever a segment holds, it has
@@ -68,18 +72,35 @@ extern void sfi_take_back_blocks(Relation rel, uint64 start_block, uint64 end_bl
 #define SF_SCAN_PAGES		1024	/* map pages looked at in one scan: 16 GB
 									 * of data */
 
+/* How many pages that is here: tests have it made two. */
+extern uint32 sfi_lend_scan_pages(void);
+
 /* An end_block: blocks may lie anywhere. */
 #define SF_NO_END			sf_block_of(SF_NO_BOUND)
 
+/* A scan: what it looks for, and what it has found. */
+typedef struct SfScan
+{
+	uint32		need;			/* blocks of a run, at least */
+	uint32		want;			/* more are of no use */
+	uint64		end_block;		/* only blocks before it count */
+	uint32		from;			/* map page; SF_NO_PAGE: see
+								 * sfi_dispense_start() */
+	bool		at_low;			/* asked of that */
+
+	uint32		npages;			/* map pages looked at, SF_SCAN_PAGES at most */
+	uint64		free_blocks;	/* on them, in runs of any length */
+	SfRegion	best;			/* the first run of want blocks, else the
+								 * longest of need; 0 blocks: none */
+} SfScan;
+
 /*
- * scan: refill the dispenser from the map with free runs of at least need blocks before
- * end_block, going round from where the last scan stopped.  Returns the free blocks seen, of
- * any length, on SF_SCAN_PAGES map pages at most.
+ * scan: refill the dispenser from the map with free runs of at least need blocks.  What it has
+ * found itself stays with the caller: the list of the dispenser may have dropped it.
  * collect: give back what is parked and idle for so long, a few at a time; false when there
  * was nothing.  No page is locked before.
  */
-extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need,
-							uint64 end_block);
+extern void sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, SfScan *scan);
 extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */
@@ -88,8 +109,9 @@ extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
  * None of these throws; each takes the dispenser's LWLock for a moment.  Do not call them
  * with that lock or in a critical section.
  *
- * take: a run of at least want blocks, else the longest of at least need; it is taken out.
- * Of a run that goes beyond end_block the blocks before it count, and the others stay.
+ * take: a run of at least want blocks, else the longest of at least need, or nearly; it is
+ * taken out.  Where a quarter of the segment is free, the lowest such run (S8).  Of a run that
+ * goes beyond end_block the blocks before it count, and the others stay.
  * put: a run believed free, on one map page; may be forgotten.  When there is no room, what
  * runs have before end_block counts.
  * forget: all of a storage, when that goes.
@@ -99,8 +121,19 @@ extern bool sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint6
 extern void sfi_dispense_put(SfStorage storage, SfRegion run, uint64 end_block);
 extern void sfi_dispense_forget(SfStorage storage);
 
-/* Where the next scan of the map starts; moves on by npages. */
-extern uint32 sfi_dispense_cursor(SfStorage storage, uint32 npages);
+/*
+ * The map page where a scan of nscan pages starts, of npages that there are.  at_low: in front,
+ * where something may be free that is not in the list, if much of the segment is free; is made
+ * false where the scan begins where the last one stopped.
+ *
+ * note_freed: so many blocks of that map page, and of higher ones, have become free.
+ * note_seen: how many blocks a scan has seen, and how many free ones; all: there are no others.
+ * may_be_roomy: is a quarter of the segment free, or more, or is that not known?
+ */
+extern uint32 sfi_dispense_start(SfStorage storage, uint32 nscan, uint32 npages, bool *at_low);
+extern void sfi_dispense_note_freed(SfStorage storage, uint32 map, uint64 blocks);
+extern void sfi_dispense_note_seen(SfStorage storage, uint64 blocks, uint64 free_blocks, bool all);
+extern bool sfi_dispense_may_be_roomy(SfStorage storage);
 
 /*
  * Was the queue resolved at this very horizon already?  Then there is nothing

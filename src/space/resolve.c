@@ -39,6 +39,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/reserve.h"
 #include "storage/lmgr.h"
 
 /* Operations of one record. */
@@ -217,6 +218,7 @@ run_batch(SfPageWork *work, Batch *batch)
 		batch->nremove};
 	Buffer		maps[SF_RESOLVE_MAPS];
 	Buffer		buf;
+	uint64		freed_before = work->stats->sectors_freed;
 	int			at;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
@@ -240,6 +242,9 @@ run_batch(SfPageWork *work, Batch *batch)
 	if (batch->nremove > 0)
 		sfi_change_op(at, SF_OP_PEND_REMOVE, batch->remove, batch->nremove * sizeof(uint16));
 	sfi_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
+	if (batch->nmaps > 0)
+		sfi_dispense_note_freed(rec.storage, batch->maps[0],
+								sf_block_of(work->stats->sectors_freed - freed_before));
 	SF_FAULT(resolve_after);
 	warn_free_already(work, batch);
 

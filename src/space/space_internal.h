@@ -61,7 +61,8 @@
  * repair_pages.c		pages made anew for securefile_repair()
  *
  * Invariants (asserted where they are made or used; of each change S1 and S4 by
- * page_change.c, before it is applied, and S6 after; S7 by lend.c):
+ * page_change.c, before it is applied, and S6 after; S7 and S9 by lend.c, S8 by
+ * dispense.c):
  *	 S1	a used bit is set only by the record that adds its ALLOC entry (or by
  *		repair_pages.c, if its owner has committed), and cleared only by the
  *		resolver;
@@ -73,7 +74,12 @@
  *		becomes free if that failed (ALLOC) or committed (FREE), and stays used
  *		if not;
  *	 S6	the count of a map page changes by as much as its used bits do;
- *	 S7	what is lent below a bound ends before it.
+ *	 S7	what is lent below a bound ends before it;
+ *	 S8	where a quarter of a segment is free, the dispenser gives no run while it
+ *		has one that serves as well, or better, and lies lower (by more map pages
+ *		than writers spread over);
+ *	 S9	a process that has grown a segment lends what it has made, unless another
+ *		one was quicker: a lending never grows twice for itself.
  *
  * Lock order: growth lock, resolver lock (heavyweight page locks of the segment relation),
  * header page, pending pages in queue order, share pages, a bucket of the advice, inode and
