@@ -10,6 +10,7 @@
  * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
+ * secret.c		memory that is wiped
  * table.c		hash tables
  * undo.c		what a rollback to a savepoint brings back (undo.h)
  * worker.c		background workers (worker.h)
@@ -201,6 +202,14 @@ SF_NORETURN extern void sf_base_report_damage(const char *problem, const char *d
  * detail: a sentence that says what has become of it; palloc'd or static.
  */
 SF_NORETURN extern void sf_base_report_outlived(const char *detail);
+
+/*
+ * Memory in CurrentMemoryContext for bytes that may have been decrypted.  It is wiped when it is
+ * given back, and when its context goes, as after an ERROR: the server writes memory that it has
+ * not set, as padding, to WAL and temporary files.  NULL is given back, too.
+ */
+extern char *sf_base_secret_new(Size size);
+extern void sf_base_secret_free(char *bytes);
 
 /*
  * Make room for an item behind the first n of an array of *size items: returns

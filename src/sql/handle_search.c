@@ -11,8 +11,6 @@
  */
 #include "base/base.h"
 
-#include <sodium.h>
-
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "sql/matcher.h"
@@ -63,7 +61,7 @@ next_part(SfStream *stream, int64 at, char *buffer)
 static bool
 search_stream(SfSqlMatcher *matcher, SfStream *stream, int64 start, int64 *offset)
 {
-	char	   *buffer = palloc(SF_SQL_PART_BYTES);
+	char	   *buffer = sf_base_secret_new(SF_SQL_PART_BYTES);
 	int64		at = start;
 	bool		found;
 
@@ -74,9 +72,7 @@ search_stream(SfSqlMatcher *matcher, SfStream *stream, int64 start, int64 *offse
 		sfi_sql_match_feed(matcher, part.bytes, part.length);
 		at += part.length;
 	}
-	/* never in what the server may write as padding */
-	sodium_memzero(buffer, SF_SQL_PART_BYTES);
-	pfree(buffer);
+	sf_base_secret_free(buffer);
 	return found;
 }
 

@@ -17,8 +17,6 @@
  */
 #include "base/base.h"
 
-#include <sodium.h>
-
 #include "miscadmin.h"
 #include "stream/stream_internal.h"
 
@@ -60,8 +58,7 @@ next_length(int64 at, int64 left)
 static void
 copy_range(SfStream *target, int64 at, Source *source, int64 start, int64 end)
 {
-	int64		buffer_size = Min(end - start, COPY_BYTES);
-	char	   *buffer = palloc(buffer_size);
+	char	   *buffer = sf_base_secret_new(Min(end - start, COPY_BYTES));
 	int64		shift = at - start;
 	int64		done = start;
 	int64		from = start;
@@ -80,13 +77,7 @@ copy_range(SfStream *target, int64 at, Source *source, int64 start, int64 end)
 	}
 	SF_ASSERT(done <= end);
 	sfi_zero_within(target, done + shift, end - done);
-
-	/*
-	 * what may have been decrypted is never in what the server may write as
-	 * padding
-	 */
-	sodium_memzero(buffer, buffer_size);
-	pfree(buffer);
+	sf_base_secret_free(buffer);
 }
 
 void

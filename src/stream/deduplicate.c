@@ -21,8 +21,6 @@
  */
 #include "base/base.h"
 
-#include <sodium.h>
-
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "space/share_records.h"
@@ -81,20 +79,7 @@ char *
 sfi_part_new(int64 length)
 {
 	SF_ASSERT(length >= 0);
-	return palloc(Min(length, SF_PART_BYTES));
-}
-
-/*
- * What may have been decrypted is wiped: the server writes memory that it has not set, as
- * padding, to WAL and temporary files.
- */
-void
-sfi_part_free(char *part, int64 length)
-{
-	if (part == NULL)
-		return;
-	sodium_memzero(part, Min(length, SF_PART_BYTES));
-	pfree(part);
+	return sf_base_secret_new(Min(length, SF_PART_BYTES));
 }
 
 /*
@@ -128,7 +113,7 @@ hash_content(SfSearch *search, const SfContent *content)
 	if (content->length > SF_UNIT_SIZE)
 		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
 	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
-	sfi_part_free(buffer, content->length);
+	sf_base_secret_free(buffer);
 	sfi_hasher_free(hasher);
 }
 
@@ -190,8 +175,8 @@ compare(void *arg)
 		sf_read_at(comparison->there, comparison->offset + at, len, theirs);
 		same = memcmp(theirs, part_of(content, at, len, buffer), len) == 0;
 	}
-	sfi_part_free(theirs, content->length);
-	sfi_part_free(buffer, content->length);
+	sf_base_secret_free(theirs);
+	sf_base_secret_free(buffer);
 	comparison->same = same;
 }
 

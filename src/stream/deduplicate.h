@@ -35,9 +35,8 @@ extern bool sfi_hasher_recall(const SfValue *value, SfDigest *digest, SfDigest *
 
 /* ---- deduplicate.c ---- */
 
-/* A buffer for parts of a content of that length, and free it, unless it is NULL. */
+/* A buffer for parts of a content of that length; for sf_base_secret_free(). */
 extern char *sfi_part_new(int64 length);
-extern void sfi_part_free(char *part, int64 length);
 
 /* Bytes in memory, or a value of any form that can be read. */
 typedef struct SfContent

@@ -331,7 +331,7 @@ static void
 hash_to(SfStream *stream, int64 end)
 {
 	const int64 at_once = 2 * SF_UNIT_SIZE;
-	char	   *part = palloc(at_once);
+	char	   *part = sf_base_secret_new(at_once);
 	int64		at;
 
 	SF_ASSERT(stream->kind == STREAM_STAGE && end <= stream->length);
@@ -343,9 +343,7 @@ hash_to(SfStream *stream, int64 end)
 		sfi_stage_read(stream, at, len, part);
 		sfi_hash_add_read(stream, part, len);
 	}
-	/* of a value that is encrypted no plain byte stays here, either */
-	sodium_memzero(part, at_once);
-	pfree(part);
+	sf_base_secret_free(part);
 }
 
 /*

@@ -91,11 +91,14 @@ static void
 enter_compare(SfStream *stream, SfReader *there)
 {
 	SfOnce	   *once = stream->once;
+	MemoryContext old;
 
 	SF_ASSERT(stream->length < SF_UNIT_SIZE);
 	once->there = there;
 	once->compared = SF_UNIT_SIZE;
-	once->tail = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
+	old = MemoryContextSwitchTo(stream->context);
+	once->tail = sf_base_secret_new(SF_UNIT_SIZE);
+	MemoryContextSwitchTo(old);
 	if (stream->length > 0)
 		memcpy(once->tail, stream->unit, stream->length);
 	/* what was staged is not written, and its SHA-256 is the object's */
@@ -108,7 +111,7 @@ static void
 end_compare(SfOnce *once)
 {
 	sf_read_end(once->there);
-	sfi_part_free(once->tail, SF_UNIT_SIZE);
+	sf_base_secret_free(once->tail);
 	once->there = NULL;
 	once->tail = NULL;
 }
@@ -136,7 +139,7 @@ leave_compare(SfStream *stream)
 		sf_read_at(once->there, at, len, buffer);
 		sfi_stage_write(stream, at, buffer, len);
 	}
-	sfi_part_free(buffer, border);
+	sf_base_secret_free(buffer);
 	if (border < length)
 		sfi_stage_write(stream, border, once->tail, length - border);
 	end_compare(once);
@@ -184,7 +187,7 @@ end_first(SfStream *stream, const char *data)
 	context = MemoryContextSwitchTo(stream->context);
 	there = sfi_search_prefix(&search, &content, &once->id, &once->copy);
 	MemoryContextSwitchTo(context);
-	sfi_part_free(first, SF_UNIT_SIZE);
+	sf_base_secret_free(first);
 	if (there != NULL)
 		enter_compare(stream, there);
 }
