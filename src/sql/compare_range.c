@@ -31,6 +31,7 @@ begin_side(Side *side, Datum value, int64 start, int64 count)
 {
 	*side = (Side) {.start = start - 1};
 	sfi_sql_walk_begin(&side->walk, value);
+	sfi_sql_walk_by_unit(&side->walk);
 	side->count = Min(count, Max(side->walk.length - side->start, 0));
 }
 

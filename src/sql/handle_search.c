@@ -35,6 +35,7 @@ search_value(SfSqlMatcher *matcher, struct varlena *value, int64 start, int64 *o
 	bool		found;
 
 	sfi_sql_walk_begin(&walk, PointerGetDatum(value));
+	sfi_sql_walk_by_unit(&walk);
 	sfi_sql_walk_range(&walk, start, walk.length);
 	while (!(found = is_found(matcher, offset)) && sfi_sql_walk_next(&walk, &part))
 		sfi_sql_match_feed(matcher, part.bytes, part.length);
@@ -47,7 +48,7 @@ static SfSqlPart
 next_part(SfStream *stream, int64 at, char *buffer)
 {
 	int64		from = at;
-	int64		len = SF_SQL_PART_BYTES - at % SF_UNIT_SIZE;
+	int64		len = SF_UNIT_SIZE - at % SF_UNIT_SIZE;
 
 	CHECK_FOR_INTERRUPTS();
 	if (!sf_stream_next_data(stream, &from, &len))
@@ -61,7 +62,7 @@ next_part(SfStream *stream, int64 at, char *buffer)
 static bool
 search_stream(SfSqlMatcher *matcher, SfStream *stream, int64 start, int64 *offset)
 {
-	char	   *buffer = sf_base_secret_new(SF_SQL_PART_BYTES);
+	char	   *buffer = sf_base_secret_new(SF_UNIT_SIZE);
 	int64		at = start;
 	bool		found;
 

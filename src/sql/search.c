@@ -62,6 +62,7 @@ begin_search(Search *search, Datum value, bytea *pattern, int64 start)
 				 errdetail("The first byte of a value has position 1, the last one -1.")));
 	*search = (Search) {.backwards = start < 0};
 	sfi_sql_walk_begin(&search->walk, value);
+	sfi_sql_walk_by_unit(&search->walk);
 	length = search->walk.length;
 	first = search->backwards ? length + start : start - 1;
 	if (len == 0)

@@ -16,8 +16,6 @@
  */
 #include "sql/walker.h"
 
-#include <sodium.h>
-
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "read/read.h"
@@ -31,41 +29,27 @@
 struct SfSqlStored
 {
 	MemoryContext context;		/* of this, the buffer, and the reader */
-	MemoryContextCallback at_reset;
 	SfReader   *reader;
 	SfValue		value;			/* the reader's, to look at its map */
 	int64		data_start;		/* what is in between is read, .. */
 	int64		data_end;		/* .. whether it is data or not */
-	Size		size;
+	int64		part_bytes;		/* at most in a part */
 	char	   *buffer;
 };
 
-/* Never throws: called when a memory context goes. */
-static void
-wipe_buffer(void *arg)
-{
-	SfSqlStored *stored = arg;
-
-	sodium_memzero(stored->buffer, stored->size);
-}
-
 /* Bytes [from, to) of a STORED value are to be read. */
 static SfSqlStored *
-begin_stored(MemoryContext parent, struct varlena *value, int64 from, int64 to)
+begin_stored(const SfSqlWalk *walk, struct varlena *value, int64 from, int64 to)
 {
-	MemoryContext context = AllocSetContextCreate(parent, "securefile walk",
+	MemoryContext context = AllocSetContextCreate(walk->context, "securefile walk",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	SfSqlStored *stored = palloc0(sizeof(SfSqlStored));
 
 	SF_ASSERT(from < to);
 	stored->context = context;
-	stored->size = Min(SF_SQL_PART_BYTES, to - from);
-	stored->buffer = palloc(stored->size);
-	stored->at_reset.func = wipe_buffer;
-	stored->at_reset.arg = stored;
-	MemoryContextRegisterResetCallback(context, &stored->at_reset);
-
+	stored->part_bytes = walk->part_bytes;
+	stored->buffer = sf_base_secret_new(Min(walk->part_bytes, to - from));
 	stored->reader = sf_read_begin(value);
 	SF_ASSERT(to <= sf_read_reader_length(stored->reader));
 	sf_read_stop_at(stored->reader, to);
@@ -162,12 +146,12 @@ skip_hole_back(SfSqlStored *stored, int64 from, int64 to)
 static SfSqlPart
 read_stored(SfSqlStored *stored, int64 from, int64 to)
 {
-	SF_ASSERT(to > from && to - from <= (int64) stored->size);
+	SF_ASSERT(to > from && to - from <= stored->part_bytes);
 	sf_read_at(stored->reader, from, to - from, stored->buffer);
 	return (SfSqlPart) {stored->buffer, to - from};
 }
 
-/* Two units, or what the range has of them: from its start on, .. */
+/* Whole units, or what the range has of them: from its start on, .. */
 static SfSqlPart
 first_stored(SfSqlStored *stored, int64 from, int64 to)
 {
@@ -176,7 +160,7 @@ first_stored(SfSqlStored *stored, int64 from, int64 to)
 	if (data > from)
 		return (SfSqlPart) {NULL, data - from};
 	to = Min(to, stored->data_end);
-	return read_stored(stored, from, Min(to, from + SF_SQL_PART_BYTES - from % SF_UNIT_SIZE));
+	return read_stored(stored, from, Min(to, from + stored->part_bytes - from % SF_UNIT_SIZE));
 }
 
 /* .. or before its end. */
@@ -190,7 +174,9 @@ last_stored(SfSqlStored *stored, int64 from, int64 to)
 		return (SfSqlPart) {NULL, to - hole};
 	from = Max(from, stored->data_start);
 	at = unit_before(from, to);
-	return read_stored(stored, at > from ? unit_before(from, at) : at, to);
+	if (at > from && stored->part_bytes > SF_UNIT_SIZE)
+		at = unit_before(from, at);
+	return read_stored(stored, at, to);
 }
 
 /* ---- walks ---- */
@@ -200,7 +186,7 @@ sfi_sql_walk_begin(SfSqlWalk *walk, Datum value)
 {
 	SfRope	   *rope = sf_object_rope_of(value);
 
-	*walk = (SfSqlWalk) {.context = CurrentMemoryContext};
+	*walk = (SfSqlWalk) {.context = CurrentMemoryContext, .part_bytes = SF_SQL_PART_BYTES};
 	walk->bytes_are = SF_SQL_SCANNED;
 	walk->zeros_are = SF_SQL_SKIPPED;
 	if (rope != NULL)
@@ -218,6 +204,13 @@ sfi_sql_walk_begin(SfSqlWalk *walk, Datum value)
 			walk->npieces = sf_read_pieces(walk->content.value.datum, &walk->pieces);
 	}
 	walk->end = walk->length;
+}
+
+void
+sfi_sql_walk_by_unit(SfSqlWalk *walk)
+{
+	SF_ASSERT(walk->stored == NULL);
+	walk->part_bytes = SF_UNIT_SIZE;
 }
 
 void
@@ -263,7 +256,7 @@ part_of_piece(SfSqlWalk *walk, const SfPiece *piece, int64 from, int64 to, bool 
 	from += piece->start;
 	to += piece->start;
 	if (walk->stored == NULL)
-		walk->stored = begin_stored(walk->context, piece->value, from, to);
+		walk->stored = begin_stored(walk, piece->value, from, to);
 	return last ? last_stored(walk->stored, from, to) : first_stored(walk->stored, from, to);
 }
 

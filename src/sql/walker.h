@@ -34,6 +34,7 @@ typedef struct SfSqlStored SfSqlStored;
 typedef struct SfSqlWalk
 {
 	int64		length;			/* of the value, in bytes */
+	int64		part_bytes;		/* at most in a part that is read */
 	int64		start;			/* what is left to be given: from there .. */
 	int64		end;			/* .. to before there */
 	SfSqlCounted bytes_are;
@@ -56,6 +57,12 @@ typedef struct SfSqlWalk
  * ended, and what may have been decrypted is wiped.  Errors as for sfi_sql_open().
  */
 extern void sfi_sql_walk_begin(SfSqlWalk *walk, Datum value);
+
+/*
+ * The caller may find its answer in any part: parts of STORED values are of one unit from now on,
+ * so that damage in the next one is no matter.  Said before the first part is taken.
+ */
+extern void sfi_sql_walk_by_unit(SfSqlWalk *walk);
 
 /* From now on, bytes [start, end) are left to be given, which the value has. */
 extern void sfi_sql_walk_range(SfSqlWalk *walk, int64 start, int64 end);

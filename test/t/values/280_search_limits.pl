@@ -62,8 +62,7 @@ sub gives
 	return is($rc ? $err : $out, $want, $name);
 }
 
-# Values are read by parts of two units: those of the damage are units 14 and 15, and from the back 15 and 16.
-my %where = ('far before' => 100, 'in the part before' => 13 * 32 + 20, 'far behind' => 700, 'in the part behind' => 17 * 32 + 5);
+my %where = ('far before' => 100, 'in the unit before' => 14 * 32 + 31, 'far behind' => 700, 'in the unit behind' => 16 * 32 + 1);
 foreach my $where (sort keys %where)
 {
 	my $n = $where{$where};
@@ -111,19 +110,19 @@ fill($node, 'y', 1, 2, 16_000_000);
 my ($first, $middle, $last) = map { "convert_to(md5('1:$_'), 'UTF8')" } 2, 1000, 3900;
 my $doc = 'FROM y WHERE id = 1';
 my $ahead = mb(4) + 2 * UNIT;
-reads('found in the first unit', 'y', "SELECT position($first IN doc) $doc", position_of(2), 1, 2 * UNIT);
+reads('found in the first unit', 'y', "SELECT position($first IN doc) $doc", position_of(2), 1, UNIT);
 reads('found in the middle', 'y', "SELECT position($middle IN doc) $doc", position_of(1000), position_of(1000), position_of(1000) + $ahead);
 reads('found from the back', 'y', "SELECT securefile_position(doc, $last, -1) $doc", position_of(3900) + 4064, 1, 16_000_000 - position_of(3900) + $ahead);
 reads('from a start on', 'y', "SELECT securefile_position(doc, $last, 15800000) $doc", position_of(3900), 1, $ahead);
 reads('behind the end', 'y', "SELECT securefile_position(doc, $last, 16000001) $doc", 0, 0, 0);
 reads('longer than the value', 'y', "SELECT securefile_position(doc, blob(1, 16000001)) $doc", 0, 0, 0);
 reads('all of it', 'y', "SELECT position('none'::bytea IN doc) $doc", 0, 16_000_000, 16_000_000 + mb(1));
-reads('different in the first unit', 'y', 'SELECT securefile_compare(a.doc, b.doc) <> 0 FROM y a, y b WHERE a.id = 1 AND b.id = 2', 't', 1, 4 * UNIT);
+reads('different in the first unit', 'y', 'SELECT securefile_compare(a.doc, b.doc) <> 0 FROM y a, y b WHERE a.id = 1 AND b.id = 2', 't', 1, 2 * UNIT);
 reads('the same value', 'y', "SELECT securefile_compare(doc, doc) $doc", 0, 0, 0);
 reads('no bytes', 'y', 'SELECT securefile_compare(a.doc, b.doc, 0) FROM y a, y b WHERE a.id = 1 AND b.id = 2', 0, 0, 0);
 reads('a part', 'y', "SELECT securefile_part(doc, 15000000, 10)::bytea = substring(blob(1, 16000000) FROM 15000000 FOR 10) $doc", 't', 1, 2 * UNIT);
 reads('what is made', 'y', "SELECT length(securefile_insert(securefile_delete(securefile_move(securefile_erase(doc, 1, 9), 1, 9, 99), 5, 5), 7, 'x')) $doc", 15_999_996, 0, 0);
-reads('by a handle', 'y', "SELECT securefile_search(securefile_open(doc, 'r'), $first) $doc", position_of(2) - 1, 1, 2 * UNIT);
+reads('by a handle', 'y', "SELECT securefile_search(securefile_open(doc, 'r'), $first) $doc", position_of(2) - 1, 1, UNIT);
 
 # ---- cancel ----
 
