@@ -259,6 +259,7 @@ write_value(Save *save, Datum value)
 	SfSqlPart	part;
 
 	sfi_sql_walk_begin(&walk, value);
+	walk.bytes_are = SF_SQL_RETURNED;
 	while (sfi_sql_walk_next(&walk, &part))
 	{
 		if (part.bytes == NULL)

@@ -144,6 +144,9 @@ is(counted('SELECT count(securefile_digest(document)), count(securefile_kept_dig
 
 is(counted(q{SELECT count(position('\xfefdfc'::bytea IN document)) FROM plain WHERE id = 6}), 'plain 131072/0/19868928', 'a long hole: a search passes over it');
 is(counted(q{SELECT securefile_positions(document, convert_to(substr(encode(twin, 'escape'), 1, 1), 'UTF8')) FROM plain WHERE id = 2 LIMIT 3}), 'plain 131072/0/0', 'a search that stops');
+is(counted(q{SELECT securefile_search(securefile_open(document, 'r'), convert_to(repeat('none', 9), 'UTF8')) FROM plain WHERE id = 2}), 'plain 300000/0/0', 'a search by a handle');
+my $directory = PostgreSQL::Test::Utils::tempdir();
+is(counted("SELECT securefile_save(document, '$directory/saved') FROM plain WHERE id = 2"), 'plain 0/300000/0', 'a file of the server');
 is(counted('SELECT count(securefile_compare(document, document)) FROM plain WHERE id = 2'), 'plain 0/0/600000', 'compare: the same object');
 is(counted('SELECT count(securefile_compare(document, twin::securefile)) FROM plain WHERE id = 2'), 'plain 300000/0/0, - 300000/0/0', 'compare: equal bytes');
 is(counted(q{SELECT count(securefile_compare(document, '\x01'::securefile)) FROM plain WHERE id = 2}), 'plain 1/0/0, - 1/0/0', 'compare: as many as both have');
