@@ -54,7 +54,10 @@ next_length(int64 at, int64 left)
 	return Min(left, COPY_BYTES - at % SF_UNIT_SIZE);
 }
 
-/* Copy bytes [start, end) of the source, which has them, to a place in the target. */
+/*
+ * Copy bytes [start, end) of the source, which has them, to a place in the target.  The buffer may
+ * have decrypted bytes, whatever ends the copy.
+ */
 static void
 copy_range(SfStream *target, int64 at, Source *source, int64 start, int64 end)
 {

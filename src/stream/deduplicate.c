@@ -75,6 +75,10 @@ sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
 	hash_of(search->seg, search->key_id, digest, length, search->hash.full);
 }
 
+/*
+ * Parts are read one after the other into the same memory.  A content that is shorter than a part
+ * needs no more than its length.
+ */
 char *
 sfi_part_new(int64 length)
 {
