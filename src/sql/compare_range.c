@@ -146,16 +146,6 @@ compare_ranges(Datum value_a, int64 start_a, Datum value_b, int64 start_b, int64
 	return (order > 0) - (order < 0);
 }
 
-static void
-require_start(const char *name, int64 start)
-{
-	if (start < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be at least 1, not %lld", name, (long long) start),
-				 errdetail("The first byte of a value has position 1.")));
-}
-
 /*
  * securefile_compare(a securefile, b securefile, count bigint, start_a bigint, start_b bigint)
  * returns integer; only count may be NULL: all that both have.
@@ -171,8 +161,8 @@ securefile_compare(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("count must not be negative, but is %lld", (long long) count)));
-	require_start("start_a", PG_GETARG_INT64(3));
-	require_start("start_b", PG_GETARG_INT64(4));
+	sfi_sql_require_position("start_a", PG_GETARG_INT64(3), ERRCODE_INVALID_PARAMETER_VALUE);
+	sfi_sql_require_position("start_b", PG_GETARG_INT64(4), ERRCODE_INVALID_PARAMETER_VALUE);
 	PG_RETURN_INT32(compare_ranges(PG_GETARG_DATUM(0), PG_GETARG_INT64(3), PG_GETARG_DATUM(1),
 								   PG_GETARG_INT64(4), count));
 }

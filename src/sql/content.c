@@ -81,6 +81,16 @@ sfi_sql_is_same(const SfSqlContent *a, const SfSqlContent *b)
 		sf_object_same(a->value.datum, b->value.datum);
 }
 
+void
+sfi_sql_require_position(const char *name, int64 position, int sqlstate)
+{
+	if (position < 1)
+		ereport(ERROR,
+				(errcode(sqlstate),
+				 errmsg("%s must be at least 1, not %lld", name, (long long) position),
+				 errdetail("The first byte of a value has position 1.")));
+}
+
 bytea *
 sfi_sql_new_bytea(int64 len)
 {

@@ -55,6 +55,9 @@ sfi_sql_is_bytea(const SfSqlContent *content)
 /* Are both the same stored object, which is equal without reading it?  Never throws. */
 extern bool sfi_sql_is_same(const SfSqlContent *a, const SfSqlContent *b);
 
+/* ERROR of that SQLSTATE unless a position in a value (the argument of that name) is 1 or more. */
+extern void sfi_sql_require_position(const char *name, int64 position, int sqlstate);
+
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
 extern bytea *sfi_sql_new_bytea(int64 len);
 

@@ -15,6 +15,7 @@
 #include "common/int.h"
 #include "fmgr.h"
 #include "sql/compose.h"
+#include "sql/content.h"
 
 PG_FUNCTION_INFO_V1(securefile_concat);
 PG_FUNCTION_INFO_V1(securefile_concat_bytea);
@@ -183,23 +184,13 @@ typedef struct Range
 	int64		past;
 } Range;
 
-static void
-require_position(const char *name, int64 position)
-{
-	if (position < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_SUBSTRING_ERROR),
-				 errmsg("%s must be at least 1, not %lld", name, (long long) position),
-				 errdetail("The first byte of a value has position 1.")));
-}
-
 /* How many bytes are before the end of a range, were the value long enough. */
 static int64
 past_of(int64 start, int64 count)
 {
 	int64		past;
 
-	require_position("start", start);
+	sfi_sql_require_position("start", start, ERRCODE_SUBSTRING_ERROR);
 	if (count < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_SUBSTRING_ERROR),
@@ -301,7 +292,7 @@ require_outside(int64 start, int64 count, int64 destination)
 {
 	int64		past = past_of(start, count);
 
-	require_position("destination", destination);
+	sfi_sql_require_position("destination", destination, ERRCODE_SUBSTRING_ERROR);
 	if (destination > start && destination - 1 < past)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
