@@ -207,8 +207,8 @@ SELECT file, document::bytea = (SELECT string_agg(data, '' ORDER BY n) FROM chun
 -- the limit is that of new bytes, not of ranges
 SELECT length(securefile_agg(document)) FROM (SELECT securefile_truncate(document, 1::bigint << 40) AS document FROM lob, generate_series(1, 50) WHERE id = 6 OFFSET 0) s;
 SELECT outcome('(SELECT securefile_agg(securefile_truncate(document, 1::bigint << 62)) FROM lob, generate_series(1, 2) WHERE id = 6)');
-SELECT securefile_agg_add(NULL, '\x01'::bytea);
-SELECT securefile_agg_result(NULL);
+SELECT securefile_agg_add('\x'::bytea, '\x01'::bytea);
+SELECT securefile_agg_result('\x'::bytea);
 
 -- ---- securefile_lines() ----
 
