@@ -241,16 +241,19 @@ store_inline(const SfColumn *column, struct varlena *value)
 	Size		len = VARSIZE_ANY_EXHDR(value) - 1;
 	SfEncoded	encoded = {NULL};
 	struct varlena *packed;
+	SfValue		stored;
 
 	SF_ASSERT(!VARATT_IS_EXTERNAL(value) && !VARATT_IS_COMPRESSED(value));
 	SF_ASSERT(sf_read_form(value) == SF_FORM_INLINE);
 	if (sf_write_packs(column, len) &&
 		(packed = sf_write_pack(column, data, len, &encoded)) != NULL)
-		return sf_read_look(packed);
-	if (fits_row(column, len))
-		return sf_read_look(len > 0 && sf_config_encrypts(column) ?
-							sf_write_seal(column, data, len) : value);
-	return sf_stream_put(open_to_write(column), data, len, &encoded);
+		sf_read_look(packed, &stored);
+	else if (fits_row(column, len))
+		sf_read_look(len > 0 && sf_config_encrypts(column) ? sf_write_seal(column, data, len)
+					 : value, &stored);
+	else
+		stored = sf_stream_put(open_to_write(column), data, len, &encoded);
+	return stored;
 }
 
 /* The same for a value that is in the datum, in either form; false if it stays. */
@@ -289,7 +292,7 @@ has_own_version(const SfColumn *column, Datum old, SfValue *version)
 
 	if (located == NULL)
 		return false;
-	*version = sf_read_look(located);
+	sf_read_look(located, version);
 	return version->form == SF_FORM_STORED && version->loc.table_oid == column->table_oid &&
 		version->loc.attnum == column->attnum;
 }
@@ -336,7 +339,7 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew, S
 		*result = store_inline(column, sf_read_unpacked(stored));
 	else if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 	{
-		look = sf_read_look(stored);
+		sf_read_look(stored, &look);
 		*result = store_in_segment(column, &look, old, anew);
 	}
 	else

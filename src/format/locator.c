@@ -368,12 +368,31 @@ find_end(const uint8_t *end, SfLocator *loc)
 		loc->hash = end - hash_size(loc->flags);
 }
 
+/*
+ * What not every locator has, or a damaged one.  Field by field: to clear all of a struct so
+ * large takes half of the time of decoding.
+ */
+static void
+clear_optional(SfLocator *loc)
+{
+	loc->flags = 0;
+	loc->depth = 0;
+	loc->root_page = 0;
+	loc->root_stamp = 0;
+	loc->share = (SfShareReference) {0};
+	loc->tag = NULL;
+	loc->hash = NULL;
+	loc->genuine = false;
+	loc->map = NULL;
+	loc->encoded = NULL;
+}
+
 const char *
 sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 {
 	const char *problem;
 
-	memset(loc, 0, sizeof(*loc));
+	clear_optional(loc);
 	if (len < SF_LOCATOR_HEADER)
 		return "locator is too short";
 	if (data[0] != SF_FORM_STORED)

@@ -92,16 +92,27 @@ sf_object_refuse_later(const SfLocator *loc)
 		sf_base_report_later("securefile locator", loc->encoded[1], SF_LOCATOR_VERSION);
 }
 
+void
+sf_object_require_locator(struct varlena *datum, SfLocator *loc)
+{
+	const char *problem = sf_object_decode(datum, loc);
+
+	if (problem == NULL)
+	{
+		SF_ASSERT(loc->encoded == (uint8 *) VARDATA_ANY(datum));
+		return;
+	}
+	sf_object_refuse_later(loc);
+	sf_base_report_damage("invalid securefile locator", psprintf("The %s.", problem));
+}
+
 SfLocator
 sf_object_locator(struct varlena *datum)
 {
 	SfLocator	loc;
-	const char *problem = sf_object_decode(datum, &loc);
 
-	if (problem == NULL)
-		return loc;
-	sf_object_refuse_later(&loc);
-	sf_base_report_damage("invalid securefile locator", psprintf("The %s.", problem));
+	sf_object_require_locator(datum, &loc);
+	return loc;
 }
 
 struct varlena *

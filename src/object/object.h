@@ -39,6 +39,7 @@ extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 extern void sf_object_refuse_later(const SfLocator *loc);
 
 /* The decoded locator; ERROR as above, or DATA_CORRUPTED when something is wrong. */
+extern void sf_object_require_locator(struct varlena *datum, SfLocator *loc);
 extern SfLocator sf_object_locator(struct varlena *datum);
 
 /*

@@ -92,14 +92,13 @@ sf_read_form(struct varlena *datum)
 	return form;
 }
 
-SfValue
-sf_read_look(struct varlena *datum)
+void
+sf_read_look(struct varlena *datum, SfValue *value)
 {
-	SfValue		value = {datum, sf_read_form(datum)};
-
-	if (value.form == SF_FORM_STORED)
-		value.loc = sf_object_locator(datum);
-	return value;
+	value->datum = datum;
+	value->form = sf_read_form(datum);
+	if (value->form == SF_FORM_STORED)
+		sf_object_require_locator(datum, &value->loc);
 }
 
 /* For callers that have a short way for such values, and leave errors to the long one. */

@@ -31,8 +31,11 @@ extern void sf_read_set_overlay(SfReadOverlay overlay);
  */
 extern uint8 sf_read_form(struct varlena *datum);
 
-/* Look at a value of any form, once.  ERROR likewise, and as for sf_object_locator(). */
-extern SfValue sf_read_look(struct varlena *datum);
+/*
+ * Look at a value of any form, once; the locator of one that is not STORED stays as it was.
+ * ERROR likewise, and as for sf_object_locator().  To copy so many bytes costs more than to look.
+ */
+extern void sf_read_look(struct varlena *datum, SfValue *value);
 
 /*
  * Is all of it in the datum itself, INLINE, PACKED or UNFILLED?  Not of a TRAINED or SEALED value:

@@ -65,7 +65,7 @@ sf_read_begin(struct varlena *datum)
 
 	reader->context = context;
 	/* a PACKED value would be decoded for each piece */
-	reader->value = sf_read_look(sf_object_copy(sf_read_unpacked(datum), context));
+	sf_read_look(sf_object_copy(sf_read_unpacked(datum), context), &reader->value);
 	MemoryContextSwitchTo(old);
 	reader->length_bytes = reader->end_offset = sf_read_value_length(&reader->value);
 	reader->next_offset = -1;

@@ -57,7 +57,7 @@ sf_read_length(struct varlena *datum)
 
 	if (sf_read_unfilled(PointerGetDatum(datum), &unfilled))
 		return unfilled.length_bytes;
-	value = sf_read_look(datum);
+	sf_read_look(datum, &value);
 	return sf_read_value_length(&value);
 }
 
@@ -106,8 +106,9 @@ read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 int
 sf_read_pieces(struct varlena *value, SfPiece **pieces)
 {
-	const SfValue look = sf_read_look(sf_read_unpacked(value));
+	SfValue		look;
 
+	sf_read_look(sf_read_unpacked(value), &look);
 	if (look.form == SF_FORM_EDITED)
 		return sf_object_pieces(value, pieces);
 	value = look.datum;
@@ -172,8 +173,9 @@ sf_read_value_range(SfValue *value, int64 object_offset, int64 len, char *dst)
 void
 sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 {
-	SfValue		value = sf_read_look(datum);
+	SfValue		value;
 
+	sf_read_look(datum, &value);
 	sf_read_value_range(&value, object_offset, len, dst);
 }
 
@@ -290,8 +292,9 @@ sf_read_value_bytea(SfValue *value)
 struct varlena *
 sf_read_bytea(struct varlena *datum)
 {
-	SfValue		value = sf_read_look(datum);
+	SfValue		value;
 
+	sf_read_look(datum, &value);
 	return sf_read_value_bytea(&value);
 }
 
@@ -299,9 +302,11 @@ sf_read_bytea(struct varlena *datum)
 struct varlena *
 sf_read_inline(struct varlena *datum)
 {
-	SfValue		value = sf_read_look(datum);
-	struct varlena *result = read_whole(&value, SF_INLINE_OVERHEAD);
+	SfValue		value;
+	struct varlena *result;
 
+	sf_read_look(datum, &value);
+	result = read_whole(&value, SF_INLINE_OVERHEAD);
 	*VARDATA(result) = SF_FORM_INLINE;
 	return result;
 }

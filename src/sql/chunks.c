@@ -107,7 +107,7 @@ begin_scan(FunctionCallInfo fcinfo, Rows rows)
 	require_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
 	if (rows != ROWS_DATA_STARTS)
 		sf_sql_send_large();
-	scan->content = sfi_sql_open(PG_GETARG_DATUM(0));
+	sfi_sql_open(PG_GETARG_DATUM(0), &scan->content);
 	sfi_sql_unpack(&scan->content);
 	scan->next = Min(start - 1, scan->content.length);
 	scan->end = scan->next + Min(count, scan->content.length - scan->next);

@@ -58,20 +58,20 @@ pieces_equal(SfSqlContent *a, SfSqlContent *b, int64 object_offset, int64 len)
  * not asked: a kept hash is no check of the data.
  */
 static bool
-contents_equal(SfSqlContent a, SfSqlContent b)
+contents_equal(SfSqlContent *a, SfSqlContent *b)
 {
-	if (a.length != b.length || sfi_sql_is_same(&a, &b))
+	if (a->length != b->length || sfi_sql_is_same(a, b))
 	{
-		sfi_sql_count_content(&a, SF_SQL_SKIPPED);
-		sfi_sql_count_content(&b, SF_SQL_SKIPPED);
-		return a.length == b.length;
+		sfi_sql_count_content(a, SF_SQL_SKIPPED);
+		sfi_sql_count_content(b, SF_SQL_SKIPPED);
+		return a->length == b->length;
 	}
-	sfi_sql_unpack(&a);
-	sfi_sql_unpack(&b);
-	for (int64 at = 0; at < a.length; at += PIECE_BYTES)
+	sfi_sql_unpack(a);
+	sfi_sql_unpack(b);
+	for (int64 at = 0; at < a->length; at += PIECE_BYTES)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!pieces_equal(&a, &b, at, Min(PIECE_BYTES, a.length - at)))
+		if (!pieces_equal(a, b, at, Min(PIECE_BYTES, a->length - at)))
 			return false;
 	}
 	return true;
@@ -112,8 +112,12 @@ content_hash(Datum datum, uint64 seed)
 	Datum \
 	name(PG_FUNCTION_ARGS) \
 	{ \
-		PG_RETURN_BOOL(contents_equal(open_left(PG_GETARG_DATUM(0)), \
-									  open_right(PG_GETARG_DATUM(1))) == (answer)); \
+		SfSqlContent left; \
+		SfSqlContent right; \
+\
+		open_left(PG_GETARG_DATUM(0), &left); \
+		open_right(PG_GETARG_DATUM(1), &right); \
+		PG_RETURN_BOOL(contents_equal(&left, &right) == (answer)); \
 	} \
 	extern Datum name(PG_FUNCTION_ARGS)
 

@@ -28,42 +28,40 @@ peek_form(Datum value)
 	return form;
 }
 
-static SfValue
-given_inline(Datum value)
+/* Take a datum as INLINE, as it is given. */
+static void
+take_inline(SfValue *look, Datum value)
 {
-	return (SfValue) {(struct varlena *) DatumGetPointer(value), SF_FORM_INLINE};
+	look->datum = (struct varlena *) DatumGetPointer(value);
+	look->form = SF_FORM_INLINE;
 }
 
-SfSqlContent
-sfi_sql_open(Datum value)
+void
+sfi_sql_open(Datum value, SfSqlContent *content)
 {
-	SfSqlContent content = {0};
-
 	value = sf_object_given(value);
 	if (peek_form(value) == SF_FORM_INLINE)
 	{
-		content.value = given_inline(value);
-		content.inline_start = 1;	/* behind the form */
-		content.length = (int64) toast_raw_datum_size(value) - SF_INLINE_OVERHEAD;
+		take_inline(&content->value, value);
+		content->inline_start = 1;	/* behind the form */
+		content->length = (int64) toast_raw_datum_size(value) - SF_INLINE_OVERHEAD;
 	}
 	else
 	{
-		content.value = sf_read_look(PG_DETOAST_DATUM_PACKED(value));
-		content.length = sf_read_value_length(&content.value);
+		sf_read_look(PG_DETOAST_DATUM_PACKED(value), &content->value);
+		content->inline_start = 0;
+		content->length = sf_read_value_length(&content->value);
 	}
-	SF_ASSERT(content.length >= 0);
-	return content;
+	SF_ASSERT(content->length >= 0);
 }
 
-SfSqlContent
-sfi_sql_open_bytea(Datum value)
+void
+sfi_sql_open_bytea(Datum value, SfSqlContent *content)
 {
-	SfSqlContent content = {0};
-
-	content.value = given_inline(value);
-	content.length = (int64) toast_raw_datum_size(value) - VARHDRSZ;
-	SF_ASSERT(content.length >= 0 && content.inline_start == 0);
-	return content;
+	take_inline(&content->value, value);
+	content->inline_start = 0;
+	content->length = (int64) toast_raw_datum_size(value) - VARHDRSZ;
+	SF_ASSERT(content->length >= 0);
 }
 
 void

@@ -25,13 +25,13 @@ typedef struct SfSqlContent
 } SfSqlContent;
 
 /*
- * Open a securefile of any form.  The result refers to the value, or to a copy in
+ * Open a securefile of any form.  *content refers to the value, or to a copy in
  * CurrentMemoryContext.  ERROR DATA_CORRUPTED if its locator is damaged.
  */
-extern SfSqlContent sfi_sql_open(Datum value);
+extern void sfi_sql_open(Datum value, SfSqlContent *content);
 
 /* Open a bytea as if it were an INLINE value. */
-extern SfSqlContent sfi_sql_open_bytea(Datum value);
+extern void sfi_sql_open_bytea(Datum value, SfSqlContent *content);
 
 /*
  * Before a value is read in pieces: each piece of a compressed INLINE one would cost

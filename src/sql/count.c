@@ -69,7 +69,7 @@ count_edited(struct varlena *datum, uint64 from, uint64 to, SfSqlCounted what)
 		if (end <= from)
 			continue;
 		if (pieces[i].kind == SF_PIECE_VALUE)
-			value = sf_read_look(pieces[i].value);
+			sf_read_look(pieces[i].value, &value);
 		add(&value, end - Max(at, from), what);
 	}
 	pfree(pieces);

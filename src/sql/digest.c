@@ -237,7 +237,7 @@ kept_digest(Datum value)
 	datum = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
 	if (datum == NULL || sf_read_unfilled(PointerGetDatum(datum), &unfilled))
 		return NULL;
-	look = sf_read_look(datum);
+	sf_read_look(datum, &look);
 	if (look.form != SF_FORM_STORED || !sf_object_hash(&look.loc, &hash))
 		return NULL;
 	sfi_sql_count(&look, 0, look.loc.length_bytes, SF_SQL_SKIPPED);

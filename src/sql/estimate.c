@@ -185,8 +185,9 @@ read_sample(void *arg)
 {
 	Estimate   *estimate = arg;
 	Sample	   *sample = &estimate->sample;
-	SfSqlContent content = sfi_sql_open(estimate->rows.value);
+	SfSqlContent content;
 
+	sfi_sql_open(estimate->rows.value, &content);
 	choose_units(&content, sample);
 	for (int i = 0; i < sample->nparts; i++)
 	{

@@ -195,7 +195,7 @@ securefile_extents(PG_FUNCTION_ARGS)
 
 	require_granule(granule);
 	InitMaterializedSRF(fcinfo, 0);
-	content = sfi_sql_open(PG_GETARG_DATUM(0));
+	sfi_sql_open(PG_GETARG_DATUM(0), &content);
 	if (content.value.form == SF_FORM_STORED)
 		put_units_of(fcinfo, &content.value.loc, granule);
 	else if (content.length > 0)

@@ -330,7 +330,7 @@ copy_document(SfHandle *target, Datum document, int64 start, int64 count)
 	int64		len;
 
 	if (rope == NULL)
-		content = sfi_sql_open(document);
+		sfi_sql_open(document, &content);
 	length = rope == NULL ? content.length : (int64) sf_object_rope_length(rope);
 	len = Min(count, Max(length - start, 0));
 	if (len == 0)

@@ -25,6 +25,7 @@ securefile_length(PG_FUNCTION_ARGS)
 {
 	SfRope	   *rope = sf_object_rope_of(PG_GETARG_DATUM(0));
 	SfUnfilled	unfilled;
+	SfSqlContent content;
 
 	if (rope != NULL)
 		PG_RETURN_INT64(sf_object_rope_length(rope));
@@ -35,7 +36,8 @@ securefile_length(PG_FUNCTION_ARGS)
 	 */
 	if (sf_read_unfilled(sf_object_given(PG_GETARG_DATUM(0)), &unfilled))
 		PG_RETURN_INT64((int64) unfilled.length_bytes);
-	PG_RETURN_INT64(sfi_sql_open(PG_GETARG_DATUM(0)).length);
+	sfi_sql_open(PG_GETARG_DATUM(0), &content);
+	PG_RETURN_INT64(content.length);
 }
 
 /* Bytes [first, past) of a value of some length, as far as there are any. */
@@ -62,8 +64,9 @@ substring_of_rope(const SfRope *rope, int64 start, int64 end_offset)
 {
 	Part		part = part_of(sf_object_rope_length(rope), start, end_offset);
 	struct varlena *flat = sf_object_rope_part(rope, part.first, part.past);
-	SfSqlContent content = sfi_sql_open(PointerGetDatum(flat));
+	SfSqlContent content;
 
+	sfi_sql_open(PointerGetDatum(flat), &content);
 	return sfi_sql_hand_out(&content, 0, part.past - part.first);
 }
 
@@ -78,7 +81,7 @@ substring(Datum value, int64 start, int64 end_offset)
 	sf_sql_send_large();
 	if (rope != NULL)
 		return substring_of_rope(rope, start, end_offset);
-	content = sfi_sql_open(value);
+	sfi_sql_open(value, &content);
 	part = part_of(content.length, start, end_offset);
 	return sfi_sql_hand_out(&content, part.first, part.past - part.first);
 }

@@ -58,7 +58,7 @@ begin_salvage(FuncCallContext *funcctx, FunctionCallInfo fcinfo)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	funcctx->tuple_desc = BlessTupleDesc(desc);
-	salvage->content = sfi_sql_open(PG_GETARG_DATUM(0));
+	sfi_sql_open(PG_GETARG_DATUM(0), &salvage->content);
 	require_value(&salvage->content);
 	MemoryContextSwitchTo(old);
 	return salvage;

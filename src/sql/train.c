@@ -133,8 +133,9 @@ static void
 read_short_value(void *arg)
 {
 	Training   *training = arg;
-	SfSqlContent content = sfi_sql_open(training->rows.value);
+	SfSqlContent content;
 
+	sfi_sql_open(training->rows.value, &content);
 	training->content = NULL;
 	if (sf_write_packs(&training->column, content.length) && !is_secret(&content))
 		training->content = sfi_sql_slice(&content, 0, content.length);

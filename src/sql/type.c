@@ -50,9 +50,11 @@ argument(Datum value)
 static bytea *
 hand_out(struct varlena *datum)
 {
-	SfValue		value = sf_read_look(datum);
-	bytea	   *bytes = sf_read_value_bytea(&value);
+	SfValue		value;
+	bytea	   *bytes;
 
+	sf_read_look(datum, &value);
+	bytes = sf_read_value_bytea(&value);
 	sfi_sql_count(&value, 0, VARSIZE(bytes) - VARHDRSZ, SF_SQL_RETURNED);
 	return bytes;
 }

@@ -53,7 +53,7 @@ begin_stored(const SfSqlWalk *walk, struct varlena *value, int64 from, int64 to)
 	stored->reader = sf_read_begin(value);
 	SF_ASSERT(to <= sf_read_reader_length(stored->reader));
 	sf_read_stop_at(stored->reader, to);
-	stored->value = sf_read_look(sf_read_reader_datum(stored->reader));
+	sf_read_look(sf_read_reader_datum(stored->reader), &stored->value);
 	MemoryContextSwitchTo(old);
 	return stored;
 }
@@ -186,17 +186,29 @@ sfi_sql_walk_begin(SfSqlWalk *walk, Datum value)
 {
 	SfRope	   *rope = sf_object_rope_of(value);
 
-	*walk = (SfSqlWalk) {.context = CurrentMemoryContext, .part_bytes = SF_SQL_PART_BYTES};
+	/*
+	 * short values have many walks: to clear all of so large a struct would
+	 * be seen
+	 */
+	walk->start = 0;
+	walk->slice = NULL;
+	walk->pieces = NULL;
+	walk->npieces = walk->piece = 0;
+	walk->piece_start = 0;
+	walk->stored = NULL;
+	walk->context = CurrentMemoryContext;
+	walk->part_bytes = SF_SQL_PART_BYTES;
 	walk->bytes_are = SF_SQL_SCANNED;
 	walk->zeros_are = SF_SQL_SKIPPED;
 	if (rope != NULL)
 	{
+		walk->content.value.datum = NULL;
 		walk->npieces = sf_object_rope_pieces(rope, &walk->pieces);
 		walk->length = sf_object_rope_length(rope);
 	}
 	else
 	{
-		walk->content = sfi_sql_open(value);
+		sfi_sql_open(value, &walk->content);
 		walk->length = walk->content.length;
 		if (sfi_sql_is_inline(&walk->content))
 			sfi_sql_unpack(&walk->content);

@@ -40,7 +40,6 @@ typedef struct SfSqlWalk
 	SfSqlCounted bytes_are;
 	SfSqlCounted zeros_are;
 	MemoryContext context;		/* of all that follows */
-	SfSqlContent content;		/* INLINE */
 	bytea	   *slice;			/* INLINE: the last part, or NULL */
 	SfPiece    *pieces;			/* NULL: INLINE */
 	int			npieces;
@@ -48,6 +47,8 @@ typedef struct SfSqlWalk
 	int64		piece_start;	/* .. which begins there in the value */
 	SfSqlStored *stored;		/* it is a range of a STORED value that is
 								 * being read; else NULL */
+	SfSqlContent content;		/* unless the value is a rope: then all of it
+								 * but its datum, NULL, is undefined */
 } SfSqlWalk;
 
 /*

@@ -84,14 +84,16 @@ all_zero(const SfStatCounters *counters)
 SfStatCounters *
 sf_stats_local(Oid table_oid, AttrNumber attnum)
 {
-	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
+	SfSharedColumn key;
 	bool		found;
 
-	if (local_last != NULL && memcmp(&local_last->key, &key, sizeof(key)) == 0)
-		return &local_last->counters;
 	if (!OidIsValid(table_oid))
 		return sfi_stats_session_nowhere();
+	if (local_last != NULL && local_last->key.db == MyDatabaseId &&
+		local_last->key.table_oid == table_oid && local_last->key.attnum == attnum)
+		return &local_last->counters;
 
+	key = sf_base_shared_column(table_oid, attnum);
 	if (local_table == NULL)
 		local_table = sf_base_table("securefile local stats", sizeof(SfSharedColumn),
 									sizeof(LocalEntry), TopMemoryContext);

@@ -98,7 +98,7 @@ sfi_copy_piece(SfStream *target, int64 at, const SfPiece *piece)
 			sfi_zero_within(target, at, piece->length);
 			break;
 		case SF_PIECE_VALUE:
-			source.value = sf_read_look(piece->value);
+			sf_read_look(piece->value, &source.value);
 			copy_range(target, at, &source, piece->start, piece->start + piece->length);
 			break;
 	}

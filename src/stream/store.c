@@ -137,10 +137,11 @@ place(SfSegment *seg, SfValue result, const SfValue *old)
 static bool
 has_long_gap(const SfPiece *piece)
 {
-	SfValue		value = sf_read_look(piece->value);
 	int64		end = piece->start + piece->length;
 	int64		at = piece->start;
+	SfValue		value;
 
+	sf_read_look(piece->value, &value);
 	while (at < end)
 	{
 		int64		from = at;

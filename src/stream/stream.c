@@ -185,9 +185,13 @@ SfValue
 sf_stream_finish(SfStream *stream)
 {
 	bool		edits = stream->kind == STREAM_STAGE && stream->value != NULL;
+	SfValue		unchanged;
 
 	if (stream->kind == STREAM_READ || (edits && !stream->changed))
-		return sf_read_look(sf_object_copy(stream->value, CurrentMemoryContext));
+	{
+		sf_read_look(sf_object_copy(stream->value, CurrentMemoryContext), &unchanged);
+		return unchanged;
+	}
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
 	return sfi_once_finish(stream);
