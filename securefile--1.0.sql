@@ -911,11 +911,12 @@ CREATE FUNCTION securefile_usage("table" regclass, "column" name,
 	OUT ratio double precision,
 	OUT shared_objects bigint,
 	OUT shared_references bigint,
-	OUT saved_bytes bigint
+	OUT saved_bytes bigint,
+	OUT disk_bytes bigint
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_usage(regclass, name)
-	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes';
+	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes; disk_bytes are what the files take of the file system';
 
 CREATE FUNCTION securefile_total_relation_size(regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;

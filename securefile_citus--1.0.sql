@@ -180,7 +180,8 @@ CREATE FUNCTION securefile_dist_usage("table" regclass, "column" name,
 	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
 	OUT file_bytes bigint, OUT live_bytes bigint, OUT pending_bytes bigint, OUT free_bytes bigint,
 	OUT metadata_bytes bigint, OUT plain_bytes bigint, OUT ratio double precision,
-	OUT shared_objects bigint, OUT shared_references bigint, OUT saved_bytes bigint
+	OUT shared_objects bigint, OUT shared_references bigint, OUT saved_bytes bigint,
+	OUT disk_bytes bigint
 ) RETURNS SETOF record
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
@@ -190,7 +191,8 @@ AS $$
 			'SELECT pg_catalog.to_jsonb(u) FROM %1$s.securefile_usage(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) u'::text, NULL::text, false) s,
 		jsonb_to_record(s.result) u(file_bytes bigint, live_bytes bigint, pending_bytes bigint,
 			free_bytes bigint, metadata_bytes bigint, plain_bytes bigint, ratio double precision,
-			shared_objects bigint, shared_references bigint, saved_bytes bigint)
+			shared_objects bigint, shared_references bigint, saved_bytes bigint,
+			disk_bytes bigint)
 $$;
 COMMENT ON FUNCTION securefile_dist_usage(regclass, name)
 	IS 'securefile_usage() of a column of a distributed table: sizes in bytes, one row for each placement of a shard';

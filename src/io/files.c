@@ -47,22 +47,29 @@ static bool empty_directory(const char *dir_path);
 /* ---- sizes ---- */
 
 /*
- * What is no regular file has no size to go by: one of 0 would have a segment cut, or
- * grown, that has its data elsewhere.
+ * Look at a data file; false: there is none.  What is no regular file has no size to go by:
+ * one of 0 would have a segment cut, or grown, that has its data elsewhere.
  */
-int64
-sfi_io_file_size(SfFileId file)
+static bool
+look_at_file(SfFileId file, struct stat *st)
 {
 	char		path[SF_IO_PATH_MAX];
-	struct stat st;
 
 	SF_ASSERT(OidIsValid(SfStorageDb(file.storage)) && OidIsValid(SfStorageRel(file.storage)));
 	sfi_io_file_path(path, file);
-	if (!sfi_io_find(path, ERROR, &st))
-		return -1;
-	if (!S_ISREG(st.st_mode))
+	if (!sfi_io_find(path, ERROR, st))
+		return false;
+	if (!S_ISREG(st->st_mode))
 		sfi_io_report_irregular(path);
-	return (int64) st.st_size;
+	return true;
+}
+
+int64
+sfi_io_file_size(SfFileId file)
+{
+	struct stat st;
+
+	return look_at_file(file, &st) ? (int64) st.st_size : -1;
 }
 
 /*
@@ -94,6 +101,19 @@ sf_io_files_size(SfStorage storage)
 
 	for (; (size = sfi_io_file_size(file)) >= 0; file.fileno++)
 		total += (uint64) size;
+	return total;
+}
+
+/* The system counts in units of 512 bytes, whatever the blocks of the file system are. */
+uint64
+sf_io_files_disk_bytes(SfStorage storage)
+{
+	SfFileId	file = {storage, 0};
+	uint64		total = 0;
+	struct stat st;
+
+	for (; look_at_file(file, &st); file.fileno++)
+		total += (uint64) st.st_blocks * 512;
 	return total;
 }
 

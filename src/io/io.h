@@ -177,6 +177,12 @@ extern bool sf_io_files_may_exist(SfStorage storage, int elevel);
 extern uint64 sf_io_files_size(SfStorage storage);
 
 /*
+ * What the data files take of the file system: less than their size where they have holes, or
+ * where the file system compresses.  ERROR as sf_io_files_size().
+ */
+extern uint64 sf_io_files_disk_bytes(SfStorage storage);
+
+/*
  * Make files reach from_bytes .. to_bytes with zeros, which are durable when this returns:
  * written, or only promised by the file system, where it does that, so that the first
  * write to each block costs more, and growth next to nothing.  ENOSPC is met here:

@@ -4,11 +4,9 @@
  *	  The space of a column: securefile_usage(), and the functions behind view
  *	  securefile_columns.
  *
- * All numbers come from the pages of the segment relation, but for those of compression,
- * which ANALYZE has left in the catalog.  No function here reads a value or changes
- * anything, so they work on a standby, too.
- *
- *-------------------------------------------------------------------------
+ * All numbers come from the pages of the segment relation, but for disk_bytes, which the file
+ * system tells, and for those of compression, which ANALYZE has left in the catalog.  No function
+ * here reads a value or changes anything, so they work on a standby, too.
  */
 #include "base/base.h"
 
@@ -29,7 +27,7 @@ PG_FUNCTION_INFO_V1(securefile_column_info);
 PG_FUNCTION_INFO_V1(securefile_object_bytes);
 PG_FUNCTION_INFO_V1(securefile_column_ratio);
 
-#define USAGE_COLUMNS	10
+#define USAGE_COLUMNS	11
 #define INFO_COLUMNS	6
 
 /* ---- securefile_usage(table regclass, column name) ---- */
@@ -70,6 +68,7 @@ Datum
 securefile_usage(PG_FUNCTION_ARGS)
 {
 	SfUsage		sum = {0};
+	uint64		disk_bytes = 0;
 	double		plain_bytes = 0;
 	List	   *columns;
 	List	   *locked;
@@ -85,6 +84,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 		SfSegment  *seg = sf_check_open_segment(lfirst(cell), AccessShareLock);
 		SfUsage		usage = sf_space_usage(seg);
 
+		disk_bytes += sf_io_files_disk_bytes(seg->storage);
 		sf_space_release(seg);
 		add_usage(&sum, usage);
 		add_plain(&plain_bytes, lfirst(cell), usage.live_bytes);
@@ -103,6 +103,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 	values[7] = Int64GetDatum(sum.shared_objects);
 	values[8] = Int64GetDatum(sum.references);
 	values[9] = Int64GetDatum(sum.saved_bytes);
+	values[10] = Int64GetDatum(disk_bytes);
 	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }
 
