@@ -140,21 +140,14 @@ write_unit(SfStream *stream)
 	stream->unit_changed = false;
 }
 
-/* Of a value that is encrypted no plain byte stays in memory that is given back.  Never throws. */
-static void
-wipe_at_end(void *arg)
-{
-	sodium_memzero(((SfStream *) arg)->unit, SF_UNIT_SIZE);
-}
-
 /* Memory for one unit; it is wiped when the stream goes, finished or not. */
 static void
 allocate_unit(SfStream *stream)
 {
-	stream->unit = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
-	stream->wipe.func = wipe_at_end;
-	stream->wipe.arg = stream;
-	MemoryContextRegisterResetCallback(stream->context, &stream->wipe);
+	MemoryContext old = MemoryContextSwitchTo(stream->context);
+
+	stream->unit = sf_base_secret_new(SF_UNIT_SIZE);
+	MemoryContextSwitchTo(old);
 }
 
 /*

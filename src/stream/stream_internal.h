@@ -58,7 +58,6 @@ struct SfStream
 	SfSegment	seg;			/* as it was opened */
 	SfDraft    *draft;
 	char	   *unit;			/* NULL: not needed yet */
-	MemoryContextCallback wipe; /* of its bytes */
 	uint64		unit_no;
 	bool		unit_loaded;
 	bool		unit_changed;
