@@ -31,7 +31,16 @@ CREATE TEMP TABLE options (
 	c26 securefile(nocache, hash, compress_low),
 	c27 securefile(deduplicate),
 	c28 securefile(keep_duplicates),
-	c29 securefile(hash, deduplicate, compress_low)
+	c29 securefile(hash, deduplicate, compress_low),
+	c30 securefile('max_size 96 GB'),
+	c31 securefile('max_size 1MB'),
+	c32 securefile('max_size 127 mb', compress),
+	c33 securefile('max_size 2048 MB'),
+	c34 securefile('max_size 3 TB', nocache),
+	c35 securefile("max_size 4064  GB", hash),
+	c36 securefile('max_size none'),
+	c37 securefile(cache_reads, 'max_size NONE', retention_none),
+	c38 securefile('max_size 1536 MB', retention_none)
 );
 SELECT attname, format_type(atttypid, atttypmod), atttypmod
 FROM pg_attribute WHERE attrelid = 'options'::regclass AND attnum > 0 ORDER BY attnum;
@@ -55,7 +64,45 @@ BEGIN
 	END LOOP;
 END $$;
 
--- words of later work
+-- one size has one form, however it is written
+SELECT count(DISTINCT securefile_typmod_in(ARRAY['max_size ' || size]::cstring[]))
+FROM unnest('{1 TB,1024 GB,1048576 MB}'::text[]) size;
+SELECT count(*) AS differ FROM (
+	SELECT securefile_typmod_in(ARRAY['max_size ' || (n << power) || ' MB']::cstring[]) AS typmod,
+		n << power AS size FROM generate_series(1, 127) n, generate_series(0, 15) power) all_sizes
+GROUP BY size HAVING count(DISTINCT typmod) > 1;
+-- each size is shown as one that means the same, and no two modifiers are shown alike
+SELECT count(*), count(DISTINCT securefile_typmod_out(typmod)::text),
+	count(*) FILTER (WHERE securefile_typmod_in(ARRAY[trim(securefile_typmod_out(typmod)::text, $$('')$$)]::cstring[]) = typmod) AS same
+FROM (SELECT DISTINCT securefile_typmod_in(ARRAY['max_size ' || (n << power) || ' MB']::cstring[]) AS typmod
+	FROM generate_series(1, 127) n, generate_series(0, 15) power) all_sizes;
+
+-- sizes that have no form, and what is none
+CREATE TEMP TABLE refused (document securefile('max_size 129 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 255 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 129 GB'));
+CREATE TEMP TABLE refused (document securefile('max_size 100001 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 4161535 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 4161537 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 4 TB'));
+CREATE TEMP TABLE refused (document securefile('max_size 18446744073709551617 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 999999999999 TB'));
+CREATE TEMP TABLE refused (document securefile('max_size 0 GB'));
+CREATE TEMP TABLE refused (document securefile(max_size));
+CREATE TEMP TABLE refused (document securefile('max_size '));
+CREATE TEMP TABLE refused (document securefile('max_size 96'));
+CREATE TEMP TABLE refused (document securefile('max_size 96 kB'));
+CREATE TEMP TABLE refused (document securefile('max_size 96 GB '));
+CREATE TEMP TABLE refused (document securefile('max_size 1.5 GB'));
+CREATE TEMP TABLE refused (document securefile('max_size -1 GB'));
+CREATE TEMP TABLE refused (document securefile('max_size GB'));
+CREATE TEMP TABLE refused (document securefile('max_size 1 GB', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('max_size none', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('max_sizes 1 GB'));
+CREATE TEMP TABLE refused (document securefile('max_size=1GB'));
+CREATE TEMP TABLE refused (document securefile('MAX_SIZE 1 GB'));
+
+-- words that there are no more
 CREATE TEMP TABLE refused (document securefile(retention_auto));
 CREATE TEMP TABLE refused (document securefile(retention_min));
 CREATE TEMP TABLE refused (document securefile(retention_max));
@@ -87,6 +134,7 @@ SELECT securefile_typmod_in('{cache,NULL}');
 SELECT securefile_typmod_in('{{cache},{nocache}}');
 SELECT securefile_typmod_in('{}');
 SELECT securefile_typmod_out(-1), securefile_typmod_out(0), securefile_typmod_out(2147483647);
+SELECT securefile_typmod_out(1 << 20) AS no_number, securefile_typmod_out(64 << 13 | 1 << 20) AS not_shortest;
 
 -- a change of options is no rewrite
 CREATE TEMP TABLE changed (id int, document securefile);
@@ -94,7 +142,7 @@ INSERT INTO changed VALUES (1, '\x01');
 CREATE TEMP TABLE before AS SELECT pg_relation_filenode('changed') AS node;
 ALTER TABLE changed ALTER document TYPE securefile(cache);
 ALTER TABLE changed ALTER document TYPE securefile(compress_high);
-ALTER TABLE changed ALTER document TYPE securefile(nocache, disable_storage_in_row, compress);
+ALTER TABLE changed ALTER document TYPE securefile(nocache, disable_storage_in_row, compress, 'max_size 5 GB');
 SELECT pg_relation_filenode('changed') = node AS same_file,
 	(SELECT format_type(atttypid, atttypmod) FROM pg_attribute
 	 WHERE attrelid = 'changed'::regclass AND attname = 'document') FROM before;
@@ -122,6 +170,9 @@ SET securefile.no_such_setting = 1;
 \set VERBOSITY sqlstate
 SET securefile.write_gather_size = '1GB';
 CREATE TEMP TABLE refused (document securefile(retention_auto));
+CREATE TEMP TABLE refused (document securefile('max_size 129 MB'));
+CREATE TEMP TABLE refused (document securefile('max_size 4 TB'));
+CREATE TEMP TABLE refused (document securefile('max_size 96'));
 CREATE TEMP TABLE refused (document securefile(fast));
 CREATE TEMP TABLE refused (document securefile(cache, cache));
 CREATE TEMP TABLE refused (document securefile(cache, nocache));

@@ -5,6 +5,7 @@
  *
  * guc.c		settings
  * options.c	column options: the words of the type modifier
+ * max_size.c	the limit of a column, one of these words
  *
  *-------------------------------------------------------------------------
  */
@@ -100,8 +101,13 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
  *	 bits 4-5	compression: an SfCompression
  *	 bit 6		deduplicate (else keep_duplicates)
  *	 bit 7		encrypt (else decrypt)
- *	 bits 8-11	reserved for retention
+ *	 bits 8-9	reserved for retention: the unit of a time
+ *	 bits 10-11 reserved, 0
  *	 bit 12		hash (else no_hash)
+ *	 bits 13-19 max_size: a number, 1 to 127; 0: no limit
+ *	 bits 20-23 max_size: that many MB times two to the power of this
+ *	 bits 24-29 reserved for retention: the number of a time
+ *	 bit 30		reserved, 0
  */
 #define SF_OPT_FS_LIKE_LOGGING	0x0001
 #define SF_OPT_CACHE_SHIFT		1
@@ -112,6 +118,11 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 #define SF_OPT_DEDUPLICATE		0x0040
 #define SF_OPT_ENCRYPT			0x0080
 #define SF_OPT_HASH				0x1000
+#define SF_OPT_MAX_SIZE_NUMBER_SHIFT	13
+#define SF_OPT_MAX_SIZE_NUMBER_MASK		0x7F
+#define SF_OPT_MAX_SIZE_POWER_SHIFT		20
+#define SF_OPT_MAX_SIZE_POWER_MASK		0xF
+#define SF_OPT_MAX_SIZE_BITS	0x00FFE000
 
 typedef enum SfCacheMode
 {
@@ -140,6 +151,7 @@ typedef struct SfOptions
 	bool		encrypt;		/* likewise */
 	bool		deduplicate;	/* likewise */
 	bool		hash;			/* the SHA-256 of it is kept; likewise */
+	uint64_t	max_bytes;		/* the segment grows no further; 0: no limit */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000
@@ -176,9 +188,24 @@ sf_config_deduplicates(const SfColumn *column)
 /* Decode a type modifier; bits that mean nothing are ignored.  Never throws. */
 extern SfOptions sf_config_options(int32_t typmod);
 
+/* Bytes of max_size in a type modifier; 0: no limit.  Never throws. */
+extern uint64_t sf_config_max_bytes(int32_t typmod);
+
+/*
+ * The same type modifier with another max_size: "96 GB", say, or "none".  ERROR for a text
+ * that is no size, and for a size that a modifier cannot say exactly.
+ */
+extern int32_t sf_config_with_max_size(int32_t typmod, const char *text);
+
+/* The size in an option word such as "max_size 96 GB"; NULL: it is another word. */
+extern const char *sf_config_max_size_word(const char *word);
+
+/* A size, a whole number of MB, as it stands in such a word; palloc'd. */
+extern char *sf_config_size_text(uint64_t bytes);
+
 /*
  * Type modifier for option words, in any order.  ERROR for an unknown,
- * repeated, contradicting or not yet supported word.
+ * repeated, contradicting or unsupported word.
  */
 extern int32_t sf_config_parse_options(char **words, int nwords);
 

@@ -3,8 +3,8 @@
  * options.c
  *	  Column options: the words of the type modifier.
  *
- * One table has them all, in the order in which they are shown.  A word that
- * says the default is accepted and leaves no trace, so that a column with all
+ * One table has them all but max_size, in the order in which they are shown.  A word
+ * that says the default is accepted and leaves no trace, so that a column with all
  * defaults has no modifier, whichever way it was written.
  *
  * A word that can be used is accepted here whatever the table is and whether a
@@ -37,7 +37,6 @@ typedef enum OptionGroup
 typedef enum Support
 {
 	SUPPORTED,
-	LATER,						/* a later version will have it */
 	LACKS_LZ4,					/* a build with the library has it */
 	LACKS_ZSTD,
 } Support;
@@ -88,9 +87,6 @@ static const OptionWord option_words[] = {
 	{"enable_storage_in_row", GROUP_IN_ROW, SUPPORTED, 0},
 	{"disable_storage_in_row", GROUP_IN_ROW, SUPPORTED, SF_OPT_DISABLE_IN_ROW},
 	{"retention_none", GROUP_RETENTION, SUPPORTED, 0},
-	{"retention_auto", GROUP_RETENTION, LATER, 0},
-	{"retention_min", GROUP_RETENTION, LATER, 0},
-	{"retention_max", GROUP_RETENTION, LATER, 0},
 };
 
 /* Bits that say something in each group. */
@@ -119,18 +115,13 @@ hint_valid_words(void)
 		if (option_words[i].support == SUPPORTED)
 			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", option_words[i].word);
 	}
-	return errhint("Valid options are: %s.", list.data);
+	return errhint("Valid options are: %s, and a limit such as 'max_size 96 GB'.", list.data);
 }
 
 /* ERROR: the word is known, and cannot be used. */
 SF_NORETURN static void
 refuse_word(const OptionWord *word)
 {
-	if (word->support == LATER)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("securefile option \"%s\" is not supported yet", word->word),
-				 hint_valid_words()));
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("securefile option \"%s\" is not supported by this build", word->word),
@@ -180,16 +171,43 @@ refuse_two(const OptionWord *first, const OptionWord *second)
 			 hint_valid_words()));
 }
 
+/* The bits of max_size; 0: it is not among the words.  ERROR when it is there twice. */
+static int32_t
+parse_max_size(char **words, int nwords)
+{
+	int32_t		typmod = -1;
+	bool		seen = false;
+
+	for (int i = 0; i < nwords; i++)
+	{
+		const char *size = sf_config_max_size_word(words[i]);
+
+		if (size == NULL)
+			continue;
+		if (seen)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("securefile option \"max_size\" given twice"),
+					 hint_valid_words()));
+		typmod = sf_config_with_max_size(-1, size);
+		seen = true;
+	}
+	return typmod < 0 ? 0 : typmod;
+}
+
 int32_t
 sf_config_parse_options(char **words, int nwords)
 {
 	const OptionWord *seen[NGROUPS] = {NULL};
-	int32_t		typmod = 0;
+	int32_t		typmod = parse_max_size(words, nwords);
 
 	for (int i = 0; i < nwords; i++)
 	{
-		const OptionWord *word = find_word(words[i]);
+		const OptionWord *word;
 
+		if (sf_config_max_size_word(words[i]) != NULL)
+			continue;
+		word = find_word(words[i]);
 		if (seen[word->group] != NULL)
 			refuse_two(seen[word->group], word);
 		seen[word->group] = word;
@@ -222,6 +240,9 @@ sf_config_print_options(int32_t typmod)
 		shown[word->group] = true;
 		appendStringInfo(&out, "%s%s", out.len > 0 ? ", " : "(", word->word);
 	}
+	if (sf_config_max_bytes(typmod) > 0)
+		appendStringInfo(&out, "%s'max_size %s'", out.len > 0 ? ", " : "(",
+						 sf_config_size_text(sf_config_max_bytes(typmod)));
 	if (out.len > 0)
 		appendStringInfoChar(&out, ')');
 	return out.data;
@@ -241,6 +262,7 @@ sf_config_options(int32_t typmod)
 	options.encrypt = (bits & SF_OPT_ENCRYPT) != 0;
 	options.deduplicate = (bits & SF_OPT_DEDUPLICATE) != 0;
 	options.hash = (bits & SF_OPT_HASH) != 0;
+	options.max_bytes = sf_config_max_bytes(typmod);
 	if (options.cache == SF_CACHE_DEFAULT)
 		options.cache = SF_CACHE_MODE_DEFAULT;
 	return options;

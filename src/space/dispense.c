@@ -62,6 +62,7 @@
 #define DISPENSE_SEGMENTS	256
 #define DISPENSE_RUNS		64
 #define RECENT_HALF_LIFE_MS	60000
+#define FULL_FOR_MS			2000
 
 /*
  * Class k + 1 has the runs of 2^k blocks and more, up to twice as many; class 0 those that
@@ -96,6 +97,10 @@ typedef struct Dispenser
 	uint32		map_pages;		/* that scans have seen there to be */
 	uint64		seen_blocks;	/* by scans, those of the past fading */
 	uint64		seen_free;		/* of these, free ones */
+	uint32		full_need;		/* blocks that nothing was found for; 0: it is
+								 * not known to be full */
+	TimestampTz full_since;
+	SfUsage		full_usage;
 	int			last_pid;		/* of whom a run was given to last */
 	int			nruns;
 	SfRegion	runs[DISPENSE_RUNS];
@@ -518,6 +523,7 @@ sfi_dispense_note_freed(SfStorage storage, uint32 map, uint64 blocks)
 	{
 		slot->low = Min(slot->low, map);
 		slot->seen_free = Min(slot->seen_blocks, slot->seen_free + blocks);
+		slot->full_need = 0;
 	}
 	LWLockRelease(&dispensers->lock);
 }
@@ -542,6 +548,43 @@ sfi_dispense_may_be_roomy(SfStorage storage)
 
 	LWLockRelease(&dispensers->lock);
 	return may_be;
+}
+
+void
+sfi_dispense_note_full(SfStorage storage, uint32 need, const SfUsage *usage)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Dispenser  *slot = lock_dispenser(storage, true);
+
+	SF_ASSERT(need > 0);
+	slot->full_need = need;
+	slot->full_since = now;
+	slot->full_usage = *usage;
+	LWLockRelease(&dispensers->lock);
+}
+
+void
+sfi_dispense_note_returned(SfStorage storage)
+{
+	Dispenser  *slot = lock_dispenser(storage, false);
+
+	if (slot != NULL)
+		slot->full_need = 0;
+	LWLockRelease(&dispensers->lock);
+}
+
+bool
+sfi_dispense_is_full(SfStorage storage, uint32 need, SfUsage *usage)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Dispenser  *slot = lock_dispenser(storage, false);
+	bool		full = slot != NULL && slot->full_need != 0 && need >= slot->full_need &&
+		!TimestampDifferenceExceeds(slot->full_since, now, FULL_FOR_MS);
+
+	if (full)
+		*usage = slot->full_usage;
+	LWLockRelease(&dispensers->lock);
+	return full;
 }
 
 /* A segment that has no slot has not been asked about: it is worth a look. */

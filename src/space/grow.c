@@ -248,16 +248,30 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total, bool writt
 	dispense_range(seg->storage, kept.start_block + kept.nblocks, sf_block_of(total));
 }
 
+/* Blocks that lie side by side on one map page between two ends, want at most. */
+static uint32
+blocks_between(uint64 from_sector, uint64 to_sector, uint32 want)
+{
+	uint64		first = sf_block_of(from_sector);
+	uint64		end = sf_block_of(to_sector);
+	uint64		page_end = sf_map_first_block(sf_map_of_block(first) + 1);
+	uint64		behind = end > page_end ? end - page_end : 0;
+
+	SF_ASSERT(first <= end);
+	return Min(want, Max(Min(end, page_end) - first, behind));
+}
+
 uint64
 sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
-		 uint64 at_once_sectors, SfRegion *made)
+		 uint32 want_blocks, uint64 at_once_sectors, SfRegion *made)
 {
+	uint64		limit = made == NULL ? SF_MAX_SECTORS : sfi_quota_sectors(seg, rel);
 	SfRegion	kept = {0};
 	uint64		total;
 	uint64		to;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
-	SF_ASSERT(need_blocks > 0 && need_blocks <= SF_MAP_BLOCKS);
+	SF_ASSERT(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
 	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	total = sfi_header(rel).total_sectors;
 
@@ -265,10 +279,14 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 	 * Many backends may find the segment full at once.  Those that come
 	 * second return, and look for space in what the first one has made.
 	 */
-	to = total == seen_total_sectors ? new_total(total, sf_blocks_to_sectors(need_blocks)) : total;
+	to = total == seen_total_sectors ? new_total(total, sf_blocks_to_sectors(want_blocks)) : total;
+	to = Max(total, Min(to, limit));
+	want_blocks = blocks_between(total, to, want_blocks);
+	if (want_blocks < need_blocks)
+		to = total;
 	if (to > total)
 	{
-		kept = made_for(total, to, made == NULL ? 0 : need_blocks);
+		kept = made_for(total, to, made == NULL ? 0 : want_blocks);
 		grow_to(seg, rel, total, to, needs_written(seg, at_once_sectors), kept);
 	}
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
@@ -281,20 +299,22 @@ void
 sfi_grow_first(SfSegment *seg, Relation rel)
 {
 	if (sfi_header(rel).total_sectors == 0)
-		(void) sfi_grow(seg, rel, 0, 1, 1, NULL);
+		(void) sfi_grow(seg, rel, 0, 1, 1, 1, NULL);
 }
 
 uint64
 sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 {
+	uint64		limit = sfi_quota_sectors(seg, rel);
 	uint64		total;
 	uint64		to;
 
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	total = sfi_header(rel).total_sectors;
-	to = total + Min(round_up(sectors, SF_MB_SECTORS), MAX_STEP);
-	grow_to(seg, rel, total, to, needs_written(seg, 0), made_for(total, to, 0));
+	to = Max(total, Min(limit, total + Min(round_up(sectors, SF_MB_SECTORS), MAX_STEP)));
+	if (to > total)
+		grow_to(seg, rel, total, to, needs_written(seg, 0), made_for(total, to, 0));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return to - total;
 }

@@ -19,7 +19,7 @@
  * many small pieces is slow to read for as long as it lives, so the last attempt but
  * growth takes small runs only where free space is more than a sixteenth of the whole.
  * Below a bound there is no growth to fall back on: then all of the map below it is
- * looked at, and any run will do.
+ * looked at, and any run will do.  So it is where growth has met the limit of the column.
  *
  * A scan has an end (SF_SCAN_PAGES), and the segment may be longer.  Where free space is known
  * to be much, or nothing is known, a few scans are made before growth: one in front, the others
@@ -256,7 +256,10 @@ sf_space_take_back(SfSegment *seg, SfRegion region)
 	if (rel == NULL)
 		return;
 	if (SfStorageEquals(SfRelStorage(rel), seg->storage))
+	{
 		sfi_take_back_blocks(rel, region.start_block, region.start_block + region.nblocks);
+		sfi_dispense_note_returned(seg->storage);
+	}
 	relation_close(rel, NoLock);
 }
 
@@ -402,13 +405,32 @@ lend_grown(const Search *search, uint64 *total, uint64 ahead_sectors, SfRegion *
 {
 	SfRegion	made;
 
-	*total = sfi_grow(search->seg, search->rel, *total, search->want, ahead_sectors, &made);
+	*total = sfi_grow(search->seg, search->rel, *total, search->need, search->want, ahead_sectors,
+					  &made);
 	if (made.nblocks == 0)
 		return false;
 	if (!SF_BREAKS(s9) && lend_from(search, made, search->need, region))
 		return true;
 	SF_INVARIANT(S9, !is_left(search, made));
 	return false;
+}
+
+/*
+ * The segment may not grow: look through all of it, also for what sessions have parked just now,
+ * and take any run that serves.  Throws if there is none.
+ */
+static void
+lend_at_limit(const Search *search, uint64 total, SfRegion *region)
+{
+	Search		whole = *search;
+
+	SF_ASSERT(!search->bounded && search->end_block == SF_NO_END);
+	whole.bounded = true;
+	sfi_full_refuse_again(search->seg, search->need);
+	while (sfi_lend_collect(search->seg, search->rel, 0))
+		 /* until there is nothing left */ ;
+	if (!lend_free(&whole, total, region))
+		sfi_full_refuse(search->seg, search->need, sf_maps_of(total) > sfi_lend_scan_pages());
 }
 
 SfRegion
@@ -421,6 +443,7 @@ sf_space_lend(SfSegment *seg, const SfWant *want, uint64 below_sector)
 	};
 	SfRegion	region = {0};
 	uint64		total;
+	uint64		seen;
 
 	SF_ASSERT(want->need_blocks > 0 && want->need_blocks <= SF_MAP_BLOCKS);
 	SF_ASSERT(want->most_blocks <= SF_MAP_BLOCKS);
@@ -434,9 +457,18 @@ sf_space_lend(SfSegment *seg, const SfWant *want, uint64 below_sector)
 	 */
 	total = sfi_header(rel).total_sectors;
 	search.want = blocks_wanted(want, total);
-	while (!lend_free(&search, total, &region) && !search.bounded &&
-		   !lend_grown(&search, &total, want->ahead_sectors, &region))
+	while (!lend_free(&search, total, &region) && !search.bounded)
+	{
+		seen = total;
+		if (lend_grown(&search, &total, want->ahead_sectors, &region))
+			break;
+		if (total == seen)
+		{
+			lend_at_limit(&search, total, &region);
+			break;
+		}
 		CHECK_FOR_INTERRUPTS();
+	}
 	SF_ASSERT(region.nblocks <= search.want &&
 			  (region.nblocks >= search.need || (search.bounded && region.nblocks == 0)));
 	/* the monitor is not to grow ahead for what does not grow */

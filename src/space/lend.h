@@ -38,7 +38,7 @@ typedef struct SfWant
  * grows if free space does not serve; ahead_sectors tells how.  Else it never grows: a region
  * of 0 blocks says that no free run below the bound was found.  What backends have lent or
  * parked is not free.  The WAL that freed the blocks is durable when this returns (rule 2).
- * ERROR DISK_FULL.
+ * ERROR DISK_FULL; CONFIGURATION_LIMIT_EXCEEDED when the column has reached its limit.
  */
 #define SF_NO_BOUND		PG_UINT64_MAX
 extern SfRegion sf_space_lend(SfSegment *seg, const SfWant *want, uint64 below_sector);

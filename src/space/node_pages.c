@@ -59,6 +59,8 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	(void) GetCurrentTransactionId();
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	sfi_grow_first(seg, rel);
+	if (!sfi_quota_has_pages(seg, rel, n))
+		sfi_full_refuse(seg, 1, false);
 	tail = sfi_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	*first_stamp = h.next_stamp + left_out;

@@ -26,16 +26,18 @@
  */
 
 /*
- * Grow unless another did since total_sectors was seen; waits for one that does.  need_blocks
- * (at most SF_MAP_BLOCKS) will lie side by side.  at_once_sectors: ahead_sectors of SfWant.
- * Returns the sectors that there are now.
+ * Grow unless another did since total_sectors was seen; waits for one that does.  want_blocks
+ * (at most SF_MAP_BLOCKS) will lie side by side; where the column's limit is near, fewer, but
+ * at least need_blocks.  at_once_sectors: ahead_sectors of SfWant.  Returns the sectors that
+ * there are now.
  *
- * made: the need_blocks that this call has made, of which the dispenser is not told; 0 blocks
- * when another grew.  They are not lent: a scan may find them, too.  NULL: the dispenser is
- * told of all.
+ * made: the want_blocks that this call has made, of which the dispenser is not told; 0 blocks
+ * when another grew, or, with as many sectors as were seen, when the limit leaves no room.  They
+ * are not lent: a scan may find them, too.  NULL: the dispenser is told of all, and no limit
+ * counts.
  */
 extern uint64 sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
-					   uint64 at_once_sectors, SfRegion *made);
+					   uint32 want_blocks, uint64 at_once_sectors, SfRegion *made);
 
 /*
  * The same for a segment without data files, else nothing.  Whatever a segment holds, it has
@@ -66,6 +68,22 @@ extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
 
 /* Clear the lent bits of blocks, page by page.  No map page is locked before.  DATA_CORRUPTED. */
 extern void sfi_take_back_blocks(Relation rel, uint64 start_block, uint64 end_block);
+
+/* ---- the limit of a column (quota.c, full.c) ---- */
+
+/*
+ * sectors: how many the column's limit leaves for the data files; SF_MAX_SECTORS without a limit.
+ * has_pages: may that many pages be made besides?  Both ask the catalog: no page is locked.
+ */
+extern uint64 sfi_quota_sectors(SfSegment *seg, Relation rel);
+extern bool sfi_quota_has_pages(SfSegment *seg, Relation rel, int n);
+
+/*
+ * refuse: CONFIGURATION_LIMIT_EXCEEDED; all of the map was looked through for need_blocks.
+ * refuse_again: the same if that was so, and remembered, a moment ago, and nothing was freed since.
+ */
+SF_NORETURN extern void sfi_full_refuse(SfSegment *seg, uint32 need_blocks, bool remember);
+extern void sfi_full_refuse_again(SfSegment *seg, uint32 need_blocks);
 
 /* ---- lending (lend.c) ---- */
 
@@ -141,6 +159,15 @@ extern bool sfi_dispense_may_be_roomy(SfStorage storage);
  */
 extern bool sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon);
 extern void sfi_dispense_note_resolved(SfStorage storage, uint64 horizon);
+
+/*
+ * note_full: at its limit the segment has no run of need blocks, and this is its usage.
+ * note_returned: a lent region of it is free again.
+ * is_full: was it full for as many blocks or fewer not long ago, and has become nothing free since?
+ */
+extern void sfi_dispense_note_returned(SfStorage storage);
+extern void sfi_dispense_note_full(SfStorage storage, uint32 need, const SfUsage *usage);
+extern bool sfi_dispense_is_full(SfStorage storage, uint32 need, SfUsage *usage);
 
 /*
  * Blocks lent: since the last call, the rate the monitor grows by; and in the

@@ -41,6 +41,7 @@
  * wal_records.c		the table of WAL records, redo, desc; data records
  *
  * floor 4, space:
+ * quota.c				how long a segment may become
  * grow.c				longer and shorter data files
  * pending.c			the pending queue: entries are added
  * references.c			the pending queue: references to share records are counted down
@@ -49,6 +50,7 @@
  * move.c				storage moved to another tablespace
  *
  * floor 5, all of it:
+ * full.c				the error of a segment at its limit
  * lend.c				blocks lent to a backend, and given back
  * node_pages.c			new inode pages
  * dictionary_pages.c	dictionaries of the codec "trained"

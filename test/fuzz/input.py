@@ -42,10 +42,11 @@ SEEDS = {
 WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocompress",
          "deduplicate", "keep_duplicates", "encrypt", "decrypt", "hash", "no_hash", "logging",
          "filesystem_like_logging", "cache", "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
-         "retention_none", "retention_auto", "retention_min", "retention_max"]
+         "retention_none", "retention_auto", "max_size", "max_size 96 GB", "max_size 129 MB", "max_size none"]
 TAKEN = {"hash", "no_hash", "encrypt", "compress", "compress_low", "compress_medium", "compress_high", "nocompress",
          "deduplicate", "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache", "cache_reads",
-         "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none"}
+         "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none", "max_size 96 GB"}
+SIZE = re.compile(r"max_size +(\d+ *[kmgt]b|none)", re.IGNORECASE)
 
 
 def change(data, rng, known):
@@ -135,6 +136,11 @@ def shown(session, number):
     return value.decode().strip("\0")
 
 
+def option_words(text):
+    """The words of a modifier that is shown."""
+    return [word.strip("'") for word in re.split(r"[(),] *", text) if word]
+
+
 def some_words(rng):
     words = rng.choices(sorted(TAKEN) if rng.random() < 0.6 else WORDS,
                         k=rng.choice([0, 1, 1, 2, 2, 3, 3, 5, 9, 60]))
@@ -158,15 +164,16 @@ def try_typmod(session, data, rng):
         if first not in {"22023", "0A000", "2202E", "22004"}:
             raise Failed(f"{words}: {first}")
         return first
-    if not set(words) <= TAKEN or len(set(words)) != len(words):
+    known = ["max_size" if SIZE.fullmatch(word) else word for word in words]
+    if not set(known) <= TAKEN | {"max_size"} or len(set(known)) != len(known):
         raise Failed(f"{words} were taken")
     text = shown(session, first)
-    back = typmod(session, [word for word in re.split(r"[(), ]+", text) if word]) if text else -1
+    back = typmod(session, option_words(text)) if text else -1
     if back != first:
         raise Failed(f"{words}: {first}, shown as {text}, which is {back}")
     number = rng.choice([rng.getrandbits(32) - 2**31, rng.randrange(4096), first])
     odd = shown(session, number)
-    if not set(re.findall(r"\w+", odd)) <= TAKEN:
+    if not all(word in TAKEN or SIZE.fullmatch(word) for word in option_words(odd)):
         raise Failed(f"modifier {number} is shown as {odd}")
     return "taken"
 

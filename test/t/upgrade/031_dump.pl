@@ -18,7 +18,7 @@ $node->safe_psql(
 	CREATE TABLE o (id int PRIMARY KEY, seed int, len int,
 		doc securefile(filesystem_like_logging, disable_storage_in_row, cache));
 	INSERT INTO o SELECT i, i, i * 17000, blob(i, i * 17000) FROM generate_series(1, 20) i;
-	CREATE TABLE p (id int, seed int, len int, doc securefile) PARTITION BY RANGE (id);
+	CREATE TABLE p (id int, seed int, len int, doc securefile('max_size 96 GB')) PARTITION BY RANGE (id);
 	CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
 	CREATE TABLE p2 PARTITION OF p DEFAULT;
 	INSERT INTO p SELECT i, i, i * 1700, blob(i, i * 1700) FROM generate_series(1, 20) i;
@@ -38,6 +38,7 @@ unlike($script, qr/securefile_store|securefile_account|securefile_truncate|CREAT
 unlike($script, qr/pg_securefile_/, 'segments are not dumped');
 like($script, qr/doc public\.securefile\(.*filesystem_like_logging.*\)/, 'type modifiers are dumped');
 like($script, qr/other public\.securefile\(compress_high\)/, 'levels of compression among them');
+like($script, qr/CREATE TABLE public\.p \(.*doc public\.securefile\('max_size 96 GB'\)/s, 'and a limit');
 like($script, qr/CREATE DOMAIN public\.file AS public\.securefile\(compress_medium, nocache, disable_storage_in_row\);/, 'those of a domain, too');
 like($script, qr/doc public\.securefile\n|doc public\.securefile,?\n/, 'no modifier where all is default');
 like($script, qr/CREATE EXTENSION IF NOT EXISTS securefile/, 'the extension is dumped');

@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * quota.c
+ *	  How long a segment may become: max_size of its column.
+ *
+ * What counts are the data files and the pages of the segment relation, which hold the maps.
+ * Growth asks, and so do new inode pages.  Pages that are needed to free something, and those
+ * of deduplication and of keys, do not ask: they are few, and a DELETE must work at the limit.
+ * A limit below the present size stops growth, and nothing else.
+ *
+ * The owner's word is in the catalog.  So it is asked here, before any page is locked and any
+ * growth is waited for, and never in replay.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "space/pages.h"
+#include "space/reserve.h"
+#include "storage/bufmgr.h"
+
+/* Pages of a segment relation that has map pages for so many sectors, and no fewer than now. */
+static uint64
+pages_for(Relation rel, uint64 sectors)
+{
+	uint64		pages = RelationGetNumberOfBlocks(rel);
+
+	return sectors == 0 ? pages : Max(pages, (uint64) SF_MAP_PAGE(sf_maps_of(sectors) - 1) + 1);
+}
+
+uint64
+sfi_quota_sectors(SfSegment *seg, Relation rel)
+{
+	uint64		max_bytes = sf_space_column(seg)->options.max_bytes;
+	uint64		sectors = Min(max_bytes / SF_SECTOR_SIZE, SF_MAX_SECTORS);
+	uint64		page_bytes;
+
+	if (max_bytes == 0)
+		return SF_MAX_SECTORS;
+	page_bytes = pages_for(rel, sectors) * BLCKSZ;
+	if (page_bytes >= max_bytes)
+		return 0;
+	sectors = Min(sectors, (max_bytes - page_bytes) / SF_SECTOR_SIZE);
+	return sectors / SF_GROWTH_SECTORS * SF_GROWTH_SECTORS;
+}
+
+bool
+sfi_quota_has_pages(SfSegment *seg, Relation rel, int n)
+{
+	uint64		max_bytes = sf_space_column(seg)->options.max_bytes;
+	SfHeader	h;
+	uint64		end;
+
+	SF_ASSERT(n > 0);
+	if (max_bytes == 0)
+		return true;
+	h = sfi_header(rel);
+	end = (uint64) h.next_page + n;
+	return h.free_head != SF_NO_PAGE || end <= RelationGetNumberOfBlocks(rel) ||
+		sf_sectors_to_bytes(h.total_sectors) + end * BLCKSZ <= max_bytes;
+}
