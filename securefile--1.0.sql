@@ -918,6 +918,11 @@ CREATE FUNCTION securefile_usage("table" regclass, "column" name,
 COMMENT ON FUNCTION securefile_usage(regclass, name)
 	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes; disk_bytes are what the files take of the file system';
 
+CREATE PROCEDURE securefile_shrink("table" regclass, "column" name, mode text DEFAULT 'release')
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+COMMENT ON PROCEDURE securefile_shrink(regclass, name, text)
+	IS 'give free space of a column back to the file system where it lies (mode "release"): files keep their length and get holes; makes a checkpoint, keeps writers out while rows are looked at, and commits';
+
 CREATE FUNCTION securefile_total_relation_size(regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_total_relation_size(regclass)

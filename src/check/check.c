@@ -176,6 +176,25 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 }
 
 /*
+ * Nothing is read but maps and pages: whether values are what they were is of no interest, only
+ * where they lie.
+ */
+bool
+sfi_check_places(const SfCheckColumn *column, SfCheckThen then)
+{
+	SfCheck		check;
+	SfPageWalk	walk;
+
+	LockRelationOid(column->table_oid, ShareLock);
+	(void) lock_segment(column, ShareLock);
+	if (!check_column(&check, &walk, column, NULL, ShareLock) ||
+		(check.nfindings > 0 && !SF_BREAKS(unproved)))
+		return false;
+	then(&walk);
+	return true;
+}
+
+/*
  * securefile_check(table regclass, column name)
  * returns setof (finding text, ctid tid, segment_offset bigint,
  *				  length_bytes bigint, detail text)

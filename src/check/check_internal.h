@@ -21,6 +21,7 @@
  * header.c				the header page, which may be a stale one
  * report.c				the table of findings, and errors turned into findings
  * repair.c				securefile_repair(): check, and mend what the rows can tell
+ * shrink.c				securefile_shrink(): check, and what is free goes back to the file system
  *
  * The room is called from SQL only; check.h is what it shares with sql/.  Unless a
  * declaration says otherwise, its function may throw, needs a transaction, is
@@ -73,7 +74,8 @@ typedef struct SfCheck
 {
 	const SfCheckColumn *column;
 	MemoryContext context;		/* of all that lasts as long as the check */
-	ReturnSetInfo *rsinfo;		/* findings go here */
+	ReturnSetInfo *rsinfo;		/* findings go here; NULL: they are counted,
+								 * and data of values are not read */
 	uint64		nfindings;
 	uint64		nmendable;		/* of them, those about references of values
 								 * that are sound themselves, and about rows

@@ -301,7 +301,7 @@ check_value(SfCheck *check, Datum value)
 	if (work.stored != NULL)
 	{
 		sf_rows_runs_add_owned(&check->owned, &check->owned_pages, &work.owned, 0, &check->tid);
-		if (!work.map_damaged)
+		if (!work.map_damaged && check->rsinfo != NULL)
 			(void) sfi_check_guarded(check, SF_REPAIR_NONE, verify, &work);
 	}
 	if (work.share == NULL)
@@ -346,7 +346,8 @@ sfi_check_rows(SfCheck *check)
 	ItemPointerSetInvalid(&check->tid);
 	UnregisterSnapshot(snapshot);
 	sfi_check_report_lost(check);
-	tell_keys(check);
+	if (check->rsinfo != NULL)
+		tell_keys(check);
 }
 
 /* ---- overlaps ---- */

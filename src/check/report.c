@@ -65,8 +65,14 @@ sfi_check_report_bytes(SfCheck *check, SfRepair action, SfFinding finding, ItemP
 {
 	Datum		values[REPAIR_COLUMNS] = {0};
 	bool		nulls[REPAIR_COLUMNS] = {0};
-	int			ncolumns = check->rsinfo->setDesc->natts;
+	int			ncolumns;
 
+	if (check->rsinfo == NULL)
+	{
+		check->nfindings++;
+		return;
+	}
+	ncolumns = check->rsinfo->setDesc->natts;
 	SF_ASSERT(ncolumns == FINDING_COLUMNS || ncolumns == REPAIR_COLUMNS);
 	SF_ASSERT((segment_offset < 0) == (len_bytes < 0));
 	SF_ASSERT(finding < SF_FINDING_COUNT);

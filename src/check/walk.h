@@ -102,6 +102,13 @@ typedef struct SfCheckPage
 typedef void (*SfCheckThen) (SfPageWalk *walk);
 extern void sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);
 
+/*
+ * Is nothing that rows, share records or pending entries name free in the space map, and no page
+ * damaged?  Locks table and segment relation in ShareLock until the transaction ends; then is
+ * called, under these locks, if so.
+ */
+extern bool sfi_check_places(const SfCheckColumn *column, SfCheckThen then);
+
 /* ---- walk.c ---- */
 
 /*

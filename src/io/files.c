@@ -50,8 +50,8 @@ static bool empty_directory(const char *dir_path);
  * Look at a data file; false: there is none.  What is no regular file has no size to go by:
  * one of 0 would have a segment cut, or grown, that has its data elsewhere.
  */
-static bool
-look_at_file(SfFileId file, struct stat *st)
+bool
+sfi_io_look_at_file(SfFileId file, struct stat *st)
 {
 	char		path[SF_IO_PATH_MAX];
 
@@ -69,7 +69,7 @@ sfi_io_file_size(SfFileId file)
 {
 	struct stat st;
 
-	return look_at_file(file, &st) ? (int64) st.st_size : -1;
+	return sfi_io_look_at_file(file, &st) ? (int64) st.st_size : -1;
 }
 
 /*
@@ -112,7 +112,7 @@ sf_io_files_disk_bytes(SfStorage storage)
 	uint64		total = 0;
 	struct stat st;
 
-	for (; look_at_file(file, &st); file.fileno++)
+	for (; sfi_io_look_at_file(file, &st); file.fileno++)
 		total += (uint64) st.st_blocks * 512;
 	return total;
 }

@@ -183,6 +183,25 @@ extern uint64 sf_io_files_size(SfStorage storage);
 extern uint64 sf_io_files_disk_bytes(SfStorage storage);
 
 /*
+ * ---- holes (holes.c): free space that goes back to the file system where it lies ----
+ *
+ * No range crosses a data file.  FEATURE_NOT_SUPPORTED where the file system cannot do that.
+ *
+ * may_have_holes: does the file there take less than its length?  A look.
+ * promise: have the file system keep room for a range, durably; false: its disk is full.  It does
+ * nothing where that does not tell where room is.
+ * has_room: does some of a range take room?  True where the file system does not tell.
+ * require_promises: an ERROR if there are no promises; of a range that has room.
+ * punch: give the room of a range back; nothing may be written there meanwhile.  In replay it does
+ * nothing where there is no file, or no way to do it.
+ */
+extern bool sf_io_may_have_holes(SfStorage storage, uint64 segment_offset);
+extern bool sf_io_promise(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+extern bool sf_io_has_room(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+extern void sf_io_require_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+extern void sf_io_punch(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+
+/*
  * Make files reach from_bytes .. to_bytes with zeros, which are durable when this returns:
  * written, or only promised by the file system, where it does that, so that the first
  * write to each block costs more, and growth next to nothing.  ENOSPC is met here:

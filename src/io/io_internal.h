@@ -127,6 +127,9 @@ extern void sfi_io_scratch_directory(char *buf, Oid spc);
 #define sfi_io_end_in_file(file, to_bytes) \
 	Min((to_bytes) - (file).fileno * SF_FILE_SIZE, SF_FILE_SIZE)
 
+/* lstat() of a data file; false: there is none.  ERROR when that cannot be told. */
+extern bool sfi_io_look_at_file(SfFileId file, struct stat *st);
+
 /* Size of a data file in bytes; -1 when it is missing.  ERROR when that cannot be told. */
 extern int64 sfi_io_file_size(SfFileId file);
 

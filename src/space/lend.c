@@ -158,6 +158,50 @@ lend_from(const Search *search, SfRegion hint, uint32 need, SfRegion *region)
 	return true;
 }
 
+/*
+ * Have room for a region that lies in a file with holes, durably: a full disk is met here.  Where
+ * it is full the region goes back; false.
+ *
+ * Under the growth lock: else another process could take for durable what has been promised just
+ * now, and what it commits there would need room again after a power cut.
+ */
+static bool
+promise(const Search *search, SfRegion region)
+{
+	const SfStorage storage = search->seg->storage;
+	const uint64 offset = region.start_block * SF_BLOCK_SIZE;
+	volatile bool promised = false;
+
+	if (SF_BREAKS(unpromised) || !sf_io_may_have_holes(storage, offset))
+		return true;
+	LockPage(search->rel, SF_LOCK_GROWTH, ExclusiveLock);
+	PG_TRY();
+	{
+		promised = sf_io_promise(storage, offset, (uint64) region.nblocks * SF_BLOCK_SIZE);
+	}
+	PG_FINALLY();
+	{
+		if (!promised)
+			sfi_take_back_blocks(search->rel, region.start_block,
+								 region.start_block + region.nblocks);
+	}
+	PG_END_TRY();
+	UnlockPage(search->rel, SF_LOCK_GROWTH, ExclusiveLock);
+	return promised;
+}
+
+/* Lend from a run believed free that may lie in a hole. */
+static bool
+lend_hint(const Search *search, SfRegion hint, uint32 need, SfRegion *region)
+{
+	if (!lend_from(search, hint, need, region))
+		return false;
+	if (promise(search, *region))
+		return true;
+	*region = (SfRegion) {0};
+	return false;
+}
+
 /* Try the runs the dispenser knows, best fit first; a region has at least need blocks. */
 static bool
 lend_known(const Search *search, uint32 need, SfRegion *region)
@@ -167,7 +211,7 @@ lend_known(const Search *search, uint32 need, SfRegion *region)
 
 	SF_ASSERT(need >= search->need && need <= search->want);
 	while (sfi_dispense_take(search->seg->storage, need, search->want, end_block, &hint))
-		if (lend_from(search, hint, need, region))
+		if (lend_hint(search, hint, need, region))
 			return true;
 	return false;
 }
@@ -310,7 +354,7 @@ static bool
 lend_found(const Search *search, uint32 need, const Found *found, SfRegion *region)
 {
 	return lend_known(search, need, region) ||
-		(found->best.nblocks >= need && lend_from(search, found->best, need, region));
+		(found->best.nblocks >= need && lend_hint(search, found->best, need, region));
 }
 
 /*

@@ -27,6 +27,7 @@
 #define XLOG_SF_DATA		0x60	/* xl_sf_data, bytes */
 #define XLOG_SF_DROP_DB		0x70	/* xl_sf_db */
 #define XLOG_SF_OWN			0x80	/* xl_sf_db */
+#define XLOG_SF_RELEASE		0x90	/* xl_sf_release, xl_sf_hole of each run */
 
 /* The server leaves four bits to a resource manager. */
 #define SF_RECORD_KINDS		16
@@ -103,6 +104,27 @@ typedef struct xl_sf_db
 	uint8		version;
 	Oid			db;
 } xl_sf_db;
+
+/* It begins as xl_sf_storage does. */
+typedef struct xl_sf_release
+{
+	uint8		version;
+	SfStorage	storage;
+	uint32		nholes;
+} xl_sf_release;
+
+/* Sectors that have gone back to the file system, in one data file. */
+typedef struct xl_sf_hole
+{
+	uint64		start_sector;
+	uint64		nsectors;
+} xl_sf_hole;
+
+/*
+ * Runs in one record: few, and it is written just before they are punched.  So a standby
+ * punches as slowly as its primary.
+ */
+#define SF_RELEASE_RUNS		8
 
 /* Bytes of one data record: small enough for memory, large enough for speed. */
 #define SF_DATA_RECORD_SECTORS	(1024 * 1024 / SF_SECTOR_SIZE)

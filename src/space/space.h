@@ -11,6 +11,7 @@
  * key_pages.h			wrapped keys of a segment
  * keep.h				space that is kept longer than a snapshot
  * upgrade.h			databases that pg_upgrade has moved
+ * release.h			free runs that go back to the file system
  * repair_pages.h		steps of a repair
  *
  * Insides: space_internal.h.

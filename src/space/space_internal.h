@@ -52,6 +52,7 @@
  * floor 5, all of it:
  * full.c				the error of a segment at its limit
  * lend.c				blocks lent to a backend, and given back
+ * release.c			free runs go back to the file system where they lie
  * node_pages.c			new inode pages
  * dictionary_pages.c	dictionaries of the codec "trained"
  * root.c				whose the map of a root page is

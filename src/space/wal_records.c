@@ -179,6 +179,46 @@ desc_bytes(StringInfo buf, const void *data)
 					 rec->nsectors);
 }
 
+/* One of the runs behind the struct, which need not be aligned. */
+static xl_sf_hole
+hole_of(const xl_sf_release *rec, uint32 i)
+{
+	xl_sf_hole	hole;
+
+	memcpy(&hole, (const char *) (rec + 1) + i * sizeof(hole), sizeof(hole));
+	return hole;
+}
+
+/* What is wrong with a RELEASE record; NULL: nothing. */
+static const char *
+holes_problem(const void *data, Size len)
+{
+	const xl_sf_release *rec = data;
+
+	if (rec->nholes == 0 || rec->nholes > SF_RELEASE_RUNS ||
+		len != sizeof(*rec) + rec->nholes * sizeof(xl_sf_hole))
+		return "it has another number of runs than it says";
+	for (uint32 i = 0; i < rec->nholes; i++)
+	{
+		xl_sf_hole	hole = hole_of(rec, i);
+
+		if (hole.nsectors == 0 || hole.nsectors > SF_MAP_SECTORS ||
+			hole.start_sector > SF_MAX_SECTORS - hole.nsectors ||
+			!sf_same_map(hole.start_sector, hole.start_sector + hole.nsectors - 1) ||
+			hole.start_sector % SF_BLOCK_SECTORS != 0 || hole.nsectors % SF_BLOCK_SECTORS != 0)
+			return "it has an impossible run";
+	}
+	return NULL;
+}
+
+static void
+desc_holes(StringInfo buf, const void *data)
+{
+	const xl_sf_release *rec = data;
+
+	appendStringInfo(buf, "; runs %u", rec->nholes);
+}
+
 /* ---- redo ---- */
 
 /*
@@ -304,6 +344,28 @@ redo_truncate(XLogReaderState *record, const void *data)
 		sf_io_redo_truncate(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 }
 
+/*
+ * Rule 5, as redo_truncate() has it: after a crash what lies there may be newer.  The primary
+ * starts with the holes that it has.
+ */
+static void
+redo_release(XLogReaderState *record, const void *data)
+{
+	const xl_sf_release *rec = data;
+
+	XLogFlush(record->EndRecPtr);
+	SF_FAULT(redo_release);
+	if (!InArchiveRecovery || !reachedConsistency)
+		return;
+	for (uint32 i = 0; i < rec->nholes; i++)
+	{
+		xl_sf_hole	hole = hole_of(rec, i);
+
+		sf_io_punch(rec->storage, sf_sectors_to_bytes(hole.start_sector),
+					sf_sectors_to_bytes(hole.nsectors));
+	}
+}
+
 /* The files of a database go with one record: its segments have none of their own. */
 static void
 redo_drop_db(XLogReaderState *record, const void *data)
@@ -350,13 +412,16 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 	{"DROP_DATABASE", sizeof(xl_sf_db), DB, 0, 0, redo_drop_db},
 	[OPCODE(XLOG_SF_OWN)] =
 	{"OWN", sizeof(xl_sf_db), DB, 0, 0, redo_own},
+	[OPCODE(XLOG_SF_RELEASE)] =
+	{"RELEASE", sizeof(xl_sf_release), NODE | BYTES, 0, 0, redo_release, desc_holes, holes_problem},
 };
 
-StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
+StaticAssertDecl(OPCODE(XLOG_SF_RELEASE) < SF_RECORD_KINDS, "the table has a row for every opcode");
 StaticAssertDecl(lengthof(reasons) == SF_LAST_REASON + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
-				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
+				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage) &&
+				 offsetof(xl_sf_release, storage) == offsetof(xl_sf_storage, storage),
 				 "what names a segment begins as xl_sf_storage");
 
 /* The row of an opcode; one of which there is no record has no name. */

@@ -13,7 +13,8 @@ RMGR = 170
 # kinds, by the high bits of xl_info; those of PAGES, by their reason
 PAGES = 0x40
 KINDS = {0x00: "CREATE", 0x10: "UNLINK", 0x20: "GROW", 0x30: "TRUNCATE", 0x50: "RESOLVE",
-         0x60: "DATA", 0x70: "DROP_DB", 0x80: "OWN"}
+         0x60: "DATA", 0x70: "DROP_DB", 0x80: "OWN",
+         0x90: "RELEASE"}
 REASONS = {1: "ENTRIES", 2: "QUEUE", 3: "INODE", 4: "HEADER", 5: "REPAIR",
            6: "DICTIONARY", 7: "KEYS", 8: "SHARE", 9: "REAP", 10: "ADVICE", 11: "MARK"}
 
@@ -22,6 +23,7 @@ NODE = [(0, 1), (4, 4), (8, 4), (12, 4)]
 FIELDS = {"CREATE": NODE, "UNLINK": NODE, "GROW": NODE + [(16, 8)], "TRUNCATE": NODE + [(16, 8)],
           "RESOLVE": NODE + [(16, 4), (20, 2)],
           "DATA": NODE + [(16, 8), (24, 4)], "DROP_DB": [(0, 1), (4, 4)], "OWN": [(0, 1), (4, 4)],
+          "RELEASE": NODE + [(16, 4), (20, 8), (28, 8)],
           **{reason: [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)] for reason in REASONS.values()}}
 
 BORDERS = [0, 1, 2, 7, 8, 23, 24, 255, 256, 338, 339, 32767, 32768, 65535, 65536, 2**31 - 1,

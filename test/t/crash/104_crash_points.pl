@@ -169,6 +169,16 @@ my %scenarios = (
 			'BEGIN;' . insert_into('x', 5, 'mid') . " PREPARE TRANSACTION 'q';\nROLLBACK PREPARED 'q';\n",
 			transaction(3, 'DROP TABLE x;'));
 	},
+	release => sub {
+		my ($t) = @_;
+		return (create_table('x', $t) . join('', map { insert_into('x', $_, 'large') } (1 .. 4)),
+			transaction(1, 'DELETE FROM x WHERE id IN (1, 3);'),
+			"SELECT FROM securefile_maintain('x', 'doc');\n",
+			"CALL securefile_shrink('x', 'doc');\n",
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(2, insert_into('x', 5, 'large')),
+			"SELECT 'wrong: ' || wrong('x');\n");
+	},
 	queue => sub {
 		my ($t) = @_;
 		my $add = 'INSERT INTO queue SELECT i, name, data FROM bytes, generate_series(%d, %d) i WHERE name = \'small\';';

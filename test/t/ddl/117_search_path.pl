@@ -115,6 +115,7 @@ my @calls = (
 	'rewrite' => q{SELECT ~securefile_rewrite('public.t', 'd')},
 	'rewrite some' => q{SELECT rewritten, next_position IS NULL FROM ~securefile_rewrite_some('public.t', 'd')},
 	'procedure securefile_rewrite_online(regclass,name,bigint,boolean)' => q{CALL ~securefile_rewrite_online('public.t', 'd')},
+	'procedure securefile_shrink(regclass,name,text)' => q{CALL ~securefile_shrink('public.t', 'd')},
 	'procedure securefile_migrate(regclass,name,text,bigint,bigint,boolean,boolean,boolean,boolean,text,boolean,bigint,bigint,boolean)' => q{
 		CREATE TABLE public.olds (b bytea); INSERT INTO public.olds VALUES ('\x0102'); SELECT kind, action FROM ~securefile_migrate_report('public.olds', 'b');
 		CALL ~securefile_migrate('public.olds', 'b'); SELECT b FROM public.olds; DROP TABLE public.olds},
@@ -123,7 +124,7 @@ my @calls = (
 	'view securefile_progress' => q{SELECT table_name, pass FROM ~securefile_progress},
 	'set_tablespace' => q{SELECT ~securefile_set_tablespace('public.t', 'd', 'pg_default')},
 	'check' => q{SELECT * FROM ~securefile_check('public.t', 'd'); SELECT * FROM ~securefile_repair('public.t', 'd');
-		SELECT entries_seen >= 0 FROM ~securefile_maintain('public.t', 'd'); SELECT live_bytes, plain_bytes, ratio FROM ~securefile_usage('public.t', 'd')},
+		SELECT entries_seen >= 0 FROM ~securefile_maintain('public.t', 'd'); SELECT live_bytes, plain_bytes, ratio FROM ~securefile_usage('public.t', 'd');},
 	'upgrade_finish' => q{SELECT * FROM ~securefile_upgrade_finish()},
 	'view securefile_columns' => q{SELECT schemaname, relname, attname, options, tablespace, logging, cache, object_bytes, plain_bytes, ratio FROM ~securefile_columns},
 	'view securefile_column_tables' => q{SELECT schemaname, relname, attname, attnum, relkind, distributed FROM ~securefile_column_tables; SELECT relname FROM ~securefile_column_names('public.t'::regclass, 2::smallint)},

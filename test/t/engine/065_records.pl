@@ -25,7 +25,8 @@ my %kinds = (
 	RESOLVE => qr{^$segment; horizon \d+; entries \d+$},
 	DATA => qr{^$segment; sector \d+; sectors [1-9]\d*$},
 	DROP_DB => qr{^database [1-9]\d*$},
-	OWN => qr{^database [1-9]\d*$});
+	OWN => qr{^database [1-9]\d*$},
+	RELEASE => qr{^$segment; runs [1-8]$});
 my %reasons = (
 	ADVICE => ['no entries'],
 	DICTIONARY => ['no entries'],
@@ -53,6 +54,11 @@ fill($node, 't', 1, 2, 100_000);
 fill($node, 't', 3, 4, 13_000_000);
 $node->safe_psql('postgres', 'DELETE FROM t WHERE id > 2');
 settle($node, 't', 'doc');
+make_table($node, 'released');
+fill($node, 'released', 1, 2, 3_000_000);
+$node->safe_psql('postgres', 'DELETE FROM released WHERE id = 1');
+settle($node, 'released', 'doc');
+$node->safe_psql('postgres', q{CALL securefile_shrink('released', 'doc')});
 make_table($node, 'gone');
 fill($node, 'gone', 1, 1, 100_000);
 $node->safe_psql('postgres', 'DROP TABLE gone');
