@@ -51,6 +51,10 @@ SELECT array_agg(p) FROM (SELECT securefile_positions(document, '\x00', -1) p FR
 -- the same as stored holes, and where there is no object
 SELECT document = document AS stored, securefile_position(d, '\x6100') AS border, securefile_position(d, '\x00620063') AS behind
 FROM gaps, LATERAL (SELECT securefile_truncate('\x61'::securefile, 1::bigint << 59) || '\x620063' AS d) e;
+-- behind the last byte of the longest value is no position
+SELECT securefile_position(d, '', 9223372036854775807) AS last, securefile_position(d, '', 9223372036854775807, 2) AS behind,
+	ARRAY(SELECT securefile_positions(d, '', 9223372036854775806)) AS both, securefile_position(d, '', 1, 9223372036854775807) AS from_the_first
+FROM gaps, LATERAL (SELECT securefile_truncate(document, 9223372036854775807) AS d) e;
 
 -- order
 SELECT a, b, securefile_compare(a::securefile, b::securefile), sign(pg_catalog.byteacmp(a, b)) AS expected

@@ -17,8 +17,12 @@
 #include "io/io_internal.h"
 #include "miscadmin.h"
 
-/* Besides the tablespaces; relative to PGDATA.  pg_wal may be a link to elsewhere. */
-static const char *const of_the_server[] = {SF_IO_ROOT, "base", "global", "pg_wal"};
+/* Besides the tablespaces; relative to PGDATA.  Some may be links to elsewhere, as pg_wal. */
+static const char *const of_the_server[] = {
+	SF_IO_ROOT, "base", "global", "pg_commit_ts", "pg_dynshmem", "pg_logical", "pg_multixact",
+	"pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat", "pg_stat_tmp",
+	"pg_subtrans", "pg_tblspc", "pg_twophase", "pg_wal", "pg_xact"
+};
 
 typedef struct Place
 {

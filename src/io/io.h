@@ -293,7 +293,8 @@ extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);
 
 /*
  * Is an open directory one of those that have files of the server (data files of whatever kind,
- * WAL), or below one?  ERROR when that cannot be found out.
+ * WAL, states of transactions), or below one?  PGDATA itself is none.  ERROR when that cannot be
+ * found out.
  */
 extern bool sf_io_is_inside(int directory);
 

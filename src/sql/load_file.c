@@ -154,12 +154,14 @@ load_data(Load *load)
 
 /*
  * Up to the end that the file has now: what is appended meanwhile is not taken.  A file that says
- * that it is empty, as those of /proc do, is read until nothing comes.
+ * that it is empty, as those of /proc do, is read until nothing comes; where its data is cannot be
+ * asked, since some say that they have none.
  */
 static void
 load_range(Load *load, int64 start, int64 count)
 {
-	load->at = load->data_end = start;
+	load->at = start;
+	load->data_end = load->size > 0 ? start : PG_INT64_MAX;
 	load->end = Min(count, PG_INT64_MAX - start) + start;
 	if (load->size > 0)
 		load->end = Min(load->end, Max(load->size, start));

@@ -38,9 +38,9 @@ begin_empty(Search *search, int64 first)
 	if (first < 0 || first > search->walk.length)
 		return;
 	search->position = first + 1;
-	/* no value has position 2^63 */
+	/* position 2^63, behind the longest value, is none */
 	search->count = search->backwards ? first + 1
-		: Min(search->walk.length - first, PG_INT64_MAX - 1) + 1;
+		: Min(search->walk.length, PG_INT64_MAX - 1) - first + 1;
 }
 
 /*

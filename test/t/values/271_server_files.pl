@@ -92,6 +92,8 @@ subtest 'contents' => sub {
 	symlink "$place/stored", "$place/link";
 	is(sql("SELECT loaded('$place/link')::bytea = blob(1, $len)"), 't', 'a symbolic link is followed');
 	cmp_ok(sql("SELECT length(loaded('/proc/self/status'))"), '>', 100, 'a file that does not tell its length');
+	# and that says that it has no data, to those who ask where
+	is(sql("SELECT loaded('$_')::bytea = pg_read_binary_file('$_', 0, 1000), loaded('$_', 2, 3)::bytea = pg_read_binary_file('$_', 2, 3)"), 't|t', "so does $_") foreach '/proc/sys/kernel/ostype', '/proc/sys/kernel/osrelease';
 	is(sql("SELECT securefile_save(NULL, '$place/null') IS NULL, securefile_save(doc, NULL) IS NULL, securefile_save(doc, '$place/null', NULL) IS NULL, securefile_load(1, NULL) IS NULL, securefile_load(NULL, 'x') IS NULL, securefile_load(1, 'x', NULL) IS NULL FROM t WHERE id = 1"), 't|t|t|t|t|t', 'nulls');
 	is(entries($place), '0 1 2 3 4 5 edited link stored', 'no file but these');
 	unlink glob("$place/*");
@@ -205,7 +207,7 @@ subtest 'directories of the server' => sub {
 	my $before = join ' ', map { $_ . (stat)[7] } data_files($node);
 	foreach my $path ("$data/pg_securefile/x", "$files/x", $segment, "$data/base/x", "$data/base/$database/x", "$data/global/pg_control", "$data/pg_wal/x",
 		"$inside/x", "$deep/x", "$place/to_files/x", "$place/to_files/1663/x", "$place/to_space/x", "$place/../place/to_itself/to_space/x",
-		"$data/base/../pg_securefile/x", "$data/pg_tblspc/../pg_securefile/1663/../x", "$place/to_files/../base/x", "//$data//pg_securefile///x", "$data/./global/x")
+		(map { "$data/$_/x" } 'pg_multixact/offsets', 'pg_replslot', 'pg_tblspc', 'pg_twophase'), "$data/pg_xact/0000", "$data/base/../pg_securefile/x", "$data/pg_tblspc/../pg_securefile/1663/../x", "$place/to_files/../base/x", "//$data//pg_securefile///x", "$data/./global/x")
 	{
 		fails_with($node, save($path, ', true'), '42809', q{in a directory of the server's own files}, "save to $path");
 	}
