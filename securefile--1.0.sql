@@ -669,6 +669,11 @@ CREATE FUNCTION securefile_rewrite("table" regclass, "column" name, logging text
 COMMENT ON FUNCTION securefile_rewrite(regclass, name, text)
 	IS 'store all values of a column again under its present options; logging: NULL to keep the mode, or logging, or filesystem_like_logging; returns the number of rows changed';
 
+CREATE FUNCTION securefile_set_max_size("table" regclass, "column" name, max_size text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_set_max_size(regclass, name, text)
+	IS 'change the limit of a column, such as 96 GB, or none; of all partitions, and also while views use the column';
+
 CREATE FUNCTION securefile_rewrite_some("table" regclass, "column" name,
 	max_bytes bigint DEFAULT 67108864,
 	"position" text DEFAULT NULL,

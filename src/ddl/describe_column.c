@@ -12,8 +12,10 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
@@ -82,6 +84,21 @@ sfi_ddl_column_name(Relation rel, AttrNumber attnum)
 {
 	SF_ASSERT(attnum > 0 && attnum <= RelationGetNumberOfAttributes(rel));
 	return NameStr(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attname);
+}
+
+void
+sfi_ddl_set_typmod(Oid relid, AttrNumber attnum, int32 typmod)
+{
+	Relation	pg_attribute = table_open(AttributeRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopy2(ATTNUM, ObjectIdGetDatum(relid), Int16GetDatum(attnum));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find column %d of relation %u", attnum, relid);
+	((Form_pg_attribute) GETSTRUCT(tuple))->atttypmod = typmod;
+	CatalogTupleUpdate(pg_attribute, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
+	table_close(pg_attribute, RowExclusiveLock);
+	CommandCounterIncrement();
 }
 
 /*

@@ -80,6 +80,18 @@ extern List *sfi_ddl_columns_of(Relation rel);
 /* The name of a column of an open table; lives as long as that is open. */
 extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
 
+/* Change the type modifier of a column, and nothing else.  The caller has locked the table. */
+extern void sfi_ddl_set_typmod(Oid relid, AttrNumber attnum, int32 typmod);
+
+/* ---- dependent_views.c: the type modifier of a column has changed ---- */
+
+/*
+ * views: those over the column get the same modifier, and so on.  Locks them exclusively.
+ * indexes: expressions and conditions of those of the table, which is locked, name the new one.
+ */
+extern void sfi_ddl_renew_views(Oid relid, AttrNumber attnum);
+extern void sfi_ddl_renew_indexes(Oid relid, AttrNumber attnum, int32 typmod);
+
 /* ---- writing.c: the table and the column that a function is called with ---- */
 
 /*
@@ -90,6 +102,13 @@ extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
  * again when the table is locked.
  */
 extern void sfi_ddl_require_column(Oid table_oid, const char *column);
+
+/*
+ * The same, and ERROR if the column has its options from elsewhere: INVALID_TABLE_DEFINITION
+ * from a parent, WRONG_OBJECT_TYPE from a domain.  what: of the column cannot be changed.
+ */
+extern void sfi_ddl_require_own_options(Oid relid, const char *column, const char *what,
+										const char *function);
 
 /* ---- segment_relation.c, segment_am.c: the segment relation ---- */
 

@@ -69,31 +69,10 @@ parse_logging(const char *word)
 static void
 require_rewritable(Oid relid, const char *column, LoggingWish wish)
 {
-	HeapTuple	tuple;
-	Form_pg_attribute att;
-	bool		inherited;
-	bool		domain;
-
-	sfi_ddl_require_column(relid, column);
-	tuple = SearchSysCacheAttName(relid, column);
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
-	att = (Form_pg_attribute) GETSTRUCT(tuple);
-	inherited = att->attinhcount > 0;
-	domain = get_typtype(att->atttypid) != TYPTYPE_BASE;
-	ReleaseSysCache(tuple);
-
-	if (wish != KEEP_LOGGING && inherited)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
-				 errmsg("cannot change the logging mode of inherited column \"%s\"", column),
-				 errhint("Call securefile_rewrite() for the parent table.")));
-	if (wish != KEEP_LOGGING && domain)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("cannot change the logging mode of column \"%s\", whose type is a domain", column),
-				 errdetail("The options of the column are those of the domain."),
-				 errhint("Change the type of the column to bytea first, and then to securefile with the options wanted.")));
+	if (wish == KEEP_LOGGING)
+		sfi_ddl_require_column(relid, column);
+	else
+		sfi_ddl_require_own_options(relid, column, "logging mode", "securefile_rewrite()");
 }
 
 /*
@@ -101,27 +80,21 @@ require_rewritable(Oid relid, const char *column, LoggingWish wish)
  * would; the other options stay.
  */
 static void
-set_logging_option(Oid relid, const char *column, bool logged_data)
+set_logging_option(Oid relid, AttrNumber attnum, bool logged_data)
 {
-	Relation	pg_attribute = table_open(AttributeRelationId, RowExclusiveLock);
-	HeapTuple	tuple = SearchSysCacheCopyAttName(relid, column);
-	Form_pg_attribute att;
+	Oid			typid;
+	int32		typmod;
+	Oid			collation;
 	int32		bits;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
-	att = (Form_pg_attribute) GETSTRUCT(tuple);
-	bits = att->atttypmod < 0 ? 0 : att->atttypmod;
+	get_atttypetypmodcoll(relid, attnum, &typid, &typmod, &collation);
+	bits = typmod < 0 ? 0 : typmod;
 	if (logged_data)
 		bits &= ~SF_OPT_FS_LIKE_LOGGING;
 	else
 		bits |= SF_OPT_FS_LIKE_LOGGING;
-	att->atttypmod = bits == 0 ? -1 : bits;
-	SF_ASSERT(sf_config_options(att->atttypmod).fs_like_logging == !logged_data);
-	CatalogTupleUpdate(pg_attribute, &tuple->t_self, tuple);
-	heap_freetuple(tuple);
-	table_close(pg_attribute, RowExclusiveLock);
-	CommandCounterIncrement();
+	SF_ASSERT(sf_config_options(bits).fs_like_logging == !logged_data);
+	sfi_ddl_set_typmod(relid, attnum, bits == 0 ? -1 : bits);
 }
 
 /*
@@ -198,7 +171,7 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 
 	if (!keep && description.options.fs_like_logging == want_logged)
 	{
-		set_logging_option(relid, column, want_logged);
+		set_logging_option(relid, attnum, want_logged);
 		if (rel->rd_rel->relkind == RELKIND_RELATION && description.permanent)
 		{
 			nrows = swap_segment(rel, attnum, want_logged);

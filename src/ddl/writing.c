@@ -8,7 +8,9 @@
  */
 #include "base/base.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
+#include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "ddl/ddl.h"
@@ -18,6 +20,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #define NAMES_SHOWN		10
 
@@ -49,6 +52,36 @@ sfi_ddl_require_column(Oid table_oid, const char *column)
 	sf_base_refuse_other_temp(table_oid);
 	(void) sf_ddl_find_column(table_oid, column);
 	sf_base_refuse_remote(table_oid);
+}
+
+void
+sfi_ddl_require_own_options(Oid relid, const char *column, const char *what, const char *function)
+{
+	HeapTuple	tuple;
+	Form_pg_attribute att;
+	bool		inherited;
+	bool		domain;
+
+	sfi_ddl_require_column(relid, column);
+	tuple = SearchSysCacheAttName(relid, column);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	inherited = att->attinhcount > 0;
+	domain = get_typtype(att->atttypid) != TYPTYPE_BASE;
+	ReleaseSysCache(tuple);
+
+	if (inherited)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+				 errmsg("cannot change the %s of inherited column \"%s\"", what, column),
+				 errhint("Call %s for the parent table.", function)));
+	if (domain)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot change the %s of column \"%s\", whose type is a domain", what, column),
+				 errdetail("The options of the column are those of the domain."),
+				 errhint("Change the type of the column to bytea first, and then to securefile with the options wanted.")));
 }
 
 AttrNumber

@@ -30,7 +30,7 @@ report_full(SfSegment *seg, const SfUsage *usage)
 					   UINT64_FORMAT " free, in runs that are too short or reserved by sessions. "
 					   "Bytes of its maps: " UINT64_FORMAT ".", usage->live_bytes,
 					   usage->pending_bytes, usage->free_bytes, usage->metadata_bytes),
-			 errhint("Delete values, and end transactions that still see deleted ones. The owner of the table can raise the limit: ALTER TABLE ... ALTER COLUMN ... TYPE securefile('max_size ...').")));
+			 errhint("Delete values, and end transactions that still see deleted ones. The owner of the table can raise the limit with securefile_set_max_size().")));
 }
 
 void

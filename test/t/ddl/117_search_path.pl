@@ -113,6 +113,7 @@ my @calls = (
 	'triggers' => q{BEGIN; UPDATE public.t SET d = b; TRUNCATE public.t; SELECT count(*) FROM public.t; ROLLBACK},
 	'event trigger securefile_ddl' => q{BEGIN; ALTER TABLE public.t ADD more ~securefile; SELECT more FROM public.t; ROLLBACK},
 	'rewrite' => q{SELECT ~securefile_rewrite('public.t', 'd')},
+	'set_max_size' => q{BEGIN; CREATE VIEW public.over_d AS SELECT d FROM public.t; SELECT ~securefile_set_max_size('public.t', 'd', '96 GB'); SELECT count(*) FROM public.over_d; ROLLBACK},
 	'rewrite some' => q{SELECT rewritten, next_position IS NULL FROM ~securefile_rewrite_some('public.t', 'd')},
 	'procedure securefile_rewrite_online(regclass,name,bigint,boolean)' => q{CALL ~securefile_rewrite_online('public.t', 'd')},
 	'procedure securefile_shrink(regclass,name,text)' => q{CALL ~securefile_shrink('public.t', 'd')},

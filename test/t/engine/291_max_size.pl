@@ -44,7 +44,7 @@ my ($rows, $error) = fill_up('t', 1, 200_000);
 like($error, qr/ERROR:  53400: column "doc" of table "t" has reached its limit of 4 MB/, 'the error names the limit');
 my $usage = usage($node, 't', 'doc');
 like($error, qr/DETAIL:  Bytes of its files: $usage->{live_bytes} live, $usage->{pending_bytes} pending, $usage->{free_bytes} free, .* Bytes of its maps: $usage->{metadata_bytes}\./, 'it says where the bytes are');
-like($error, qr/HINT:  .*ALTER TABLE/, 'and what the owner can do');
+like($error, qr/HINT:  .*securefile_set_max_size/, 'and what the owner can do');
 cmp_ok(taken('t'), '<=', $limit, 'files and maps end before the limit');
 cmp_ok(taken('t') + 200_000 + 65536, '>', $limit, 'and no value before it');
 rows_right($node, 't', $rows, 'rows before the limit are right');

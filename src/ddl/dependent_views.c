@@ -1,0 +1,246 @@
+/*-------------------------------------------------------------------------
+ *
+ * dependent_views.c
+ *	  Views over a column whose type modifier has changed, and indexes with expressions.
+ *
+ * PostgreSQL refuses to change the type of a column that a view uses: what the view has stored
+ * of it would be wrong.  A type modifier is in three places of a view: its own columns, the
+ * expressions of its rule, and the same of views over it.  The first one matters most, since
+ * pg_dump writes it where views depend on each other in a circle of objects, and CREATE OR
+ * REPLACE VIEW compares it.  The second one decides whether an expression is that of an index.
+ *
+ * So the definition of each view is read again from its own text, as a restore would do, and
+ * stored in its place.  The view stays what it is: its OID, owner, rights and options.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_rewrite.h"
+#include "commands/view.h"
+#include "ddl/objects.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/analyze.h"
+#include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+/* ---- views ---- */
+
+/* The view, materialized or not, that a rule is the definition of; InvalidOid: another rule. */
+static Oid
+view_of_rule(Relation rewrite, Oid rule)
+{
+	Oid			view = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_rewrite_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(rule));
+	scan = systable_beginscan(rewrite, RewriteOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple) && ((Form_pg_rewrite) GETSTRUCT(tuple))->ev_type == '1')
+		view = ((Form_pg_rewrite) GETSTRUCT(tuple))->ev_class;
+	systable_endscan(scan);
+	return view;
+}
+
+/* The views whose definition names a column, or the whole row. */
+static List *
+views_over(Oid relid, AttrNumber attnum)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	Relation	rewrite = table_open(RewriteRelationId, AccessShareLock);
+	List	   *views = NIL;
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+		Oid			view;
+
+		if (form->classid != RewriteRelationId ||
+			(form->refobjsubid != attnum && form->refobjsubid != 0))
+			continue;
+		view = view_of_rule(rewrite, form->objid);
+		/* a view depends on itself, too */
+		if (OidIsValid(view) && view != relid)
+			views = list_append_unique_oid(views, view);
+	}
+	systable_endscan(scan);
+	table_close(rewrite, AccessShareLock);
+	table_close(depend, AccessShareLock);
+	return views;
+}
+
+/* The definition of a view, analyzed anew.  All names in its text are qualified. */
+static Query *
+definition_again(Oid view)
+{
+	int			nest = NewGUCNestLevel();
+	char	   *sql;
+	RawStmt    *raw;
+	Query	   *query;
+
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	sql = TextDatumGetCString(DirectFunctionCall1(pg_get_viewdef, ObjectIdGetDatum(view)));
+	raw = linitial_node(RawStmt, pg_parse_query(sql));
+	query = parse_analyze_fixedparams(raw, sql, NULL, 0, NULL);
+	AtEOXact_GUC(true, nest);
+	return query;
+}
+
+/* Give the columns of a view the type modifiers of its query; returns those that differed. */
+static List *
+set_view_columns(Relation rel, const Query *query)
+{
+	List	   *changed = NIL;
+	ListCell   *cell;
+
+	foreach(cell, query->targetList)
+	{
+		const TargetEntry *entry = lfirst(cell);
+		int32		typmod = exprTypmod((Node *) entry->expr);
+		Form_pg_attribute att;
+
+		if (entry->resjunk)
+			continue;
+		att = TupleDescAttr(RelationGetDescr(rel), entry->resno - 1);
+		if (att->atttypmod == typmod)
+			continue;
+		sfi_ddl_set_typmod(RelationGetRelid(rel), entry->resno, typmod);
+		changed = lappend_int(changed, entry->resno);
+	}
+	return changed;
+}
+
+/* Store the definition of a view again, for its owner, and those of views over it. */
+static void
+renew_view(Oid view)
+{
+	Relation	rel = relation_open(view, AccessExclusiveLock);
+	Query	   *query = definition_again(view);
+	List	   *changed = set_view_columns(rel, query);
+	Oid			owner = rel->rd_rel->relowner;
+	Oid			user;
+	int			context;
+	ListCell   *cell;
+
+	relation_close(rel, NoLock);
+	CommandCounterIncrement();
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
+	StoreViewQuery(view, query, true);
+	SetUserIdAndSecContext(user, context);
+	CommandCounterIncrement();
+	foreach(cell, changed)
+		sfi_ddl_renew_views(view, lfirst_int(cell));
+}
+
+void
+sfi_ddl_renew_views(Oid relid, AttrNumber attnum)
+{
+	ListCell   *cell;
+
+	check_stack_depth();
+	foreach(cell, views_over(relid, attnum))
+		renew_view(lfirst_oid(cell));
+}
+
+/* ---- expressions of indexes ---- */
+
+/* A column, and its new type modifier. */
+typedef struct Retyped
+{
+	AttrNumber	attnum;
+	int32		typmod;
+} Retyped;
+
+/* Of an expression over one table: the same with the new type modifier. */
+static Node *
+retype(Node *node, void *arg)
+{
+	const Retyped *to = arg;
+
+	if (node != NULL && IsA(node, Var) && ((Var *) node)->varattno == to->attnum)
+	{
+		Var		   *var = copyObject((Var *) node);
+
+		SF_ASSERT(var->varno == 1 && var->varlevelsup == 0);
+		var->vartypmod = to->typmod;
+		return (Node *) var;
+	}
+	return expression_tree_mutator(node, retype, arg);
+}
+
+/* Change one index, if it has expressions or a condition. */
+static void
+renew_index(Relation pg_index, Oid indexrelid, Retyped *to)
+{
+	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
+	HeapTuple	tuple = SearchSysCacheCopy1(INDEXRELID, ObjectIdGetDatum(indexrelid));
+	Datum		values[Natts_pg_index] = {0};
+	bool		nulls[Natts_pg_index] = {false};
+	bool		replace[Natts_pg_index] = {false};
+	bool		any = false;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find index %u", indexrelid);
+	for (int i = 0; i < lengthof(columns); i++)
+	{
+		int			at = columns[i] - 1;
+		bool		isnull;
+		Datum		stored = SysCacheGetAttr(INDEXRELID, tuple, columns[i], &isnull);
+		Node	   *node;
+
+		if (isnull)
+			continue;
+		node = retype(stringToNode(TextDatumGetCString(stored)), to);
+		values[at] = CStringGetTextDatum(nodeToString(node));
+		replace[at] = any = true;
+	}
+	if (any)
+	{
+		tuple = heap_modify_tuple(tuple, RelationGetDescr(pg_index), values, nulls, replace);
+		CatalogTupleUpdate(pg_index, &tuple->t_self, tuple);
+	}
+}
+
+void
+sfi_ddl_renew_indexes(Oid relid, AttrNumber attnum, int32 typmod)
+{
+	Relation	rel = relation_open(relid, NoLock);
+	Relation	pg_index = table_open(IndexRelationId, RowExclusiveLock);
+	Retyped		to = {attnum, typmod};
+	ListCell   *cell;
+
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true));
+	foreach(cell, RelationGetIndexList(rel))
+		renew_index(pg_index, lfirst_oid(cell), &to);
+	table_close(pg_index, RowExclusiveLock);
+	relation_close(rel, NoLock);
+	CommandCounterIncrement();
+}
