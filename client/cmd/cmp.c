@@ -172,6 +172,7 @@ compare(Session *session, const Options *options, Cmp *cmp, bool *same, Failure 
 	return true;
 }
 
+/* A comparison that could not be made is EXIT_SETUP: EXIT_SOME says that the files differ. */
 int
 verb_cmp(const Options *options)
 {
@@ -180,11 +181,15 @@ verb_cmp(const Options *options)
 	Session    *session = session_first(options, &target);
 	Failure		failure;
 	bool		same = false;
+	bool		compared;
+	int			status;
 
 	if (session == NULL)
 		return EXIT_SETUP;
-	if (!compare(session, options, &cmp, &same, &failure))
+	compared = compare(session, options, &cmp, &same, &failure);
+	if (!compared)
 		output_failed(cmp.names[0], &failure);
 	free(cmp.sql);
-	return session_leave(session, same);
+	status = session_leave(session, same);
+	return compared ? status : EXIT_SETUP;
 }
