@@ -15,9 +15,6 @@
  */
 #include "base/base.h"
 
-#include "access/htup_details.h"
-#include "access/xact.h"
-#include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "ddl/ddl.h"
@@ -26,7 +23,6 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_set_max_size);
 

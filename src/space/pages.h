@@ -35,6 +35,12 @@
 extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
 /*
+ * Sectors marked used on all map pages, of so many that there are.  The pages count them, and the
+ * count is part of what their seals cover, so the bits need not be looked at.
+ */
+extern uint64 sfi_used_sectors(Relation rel, uint64 total_sectors);
+
+/*
  * For pages whose damage is no error.
  *
  * pin: a page, which is not locked; InvalidBuffer when there cannot be such a page.  May wait

@@ -72,18 +72,10 @@ static uint64
 budget(Relation rel, uint64 total_sectors)
 {
 	uint64		keep = Min(total_sectors / 8, KEPT_SECTORS);
-	uint64		unused = 0;
+	uint64		unused;
 
 	SF_ASSERT(total_sectors % SF_BLOCK_SECTORS == 0);
-	for (uint32 map = 0; map < sf_maps_of(total_sectors); map++)
-	{
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-
-		CHECK_FOR_INTERRUPTS();
-		unused += sf_map_sectors_before(total_sectors, map) -
-			SfPageMap(BufferGetPage(buf))->used_sectors;
-		UnlockReleaseBuffer(buf);
-	}
+	unused = total_sectors - sfi_used_sectors(rel, total_sectors);
 	return unused > keep ? sf_block_of(unused - keep) : 0;
 }
 

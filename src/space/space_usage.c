@@ -139,12 +139,8 @@ read_pending(Relation rel, VisitEntry visit, void *arg)
 	UnlockReleaseBuffer(held);
 }
 
-/*
- * Sectors marked used on all map pages.  The pages count them, and the count is part of
- * what their seals cover, so the bits need not be looked at.
- */
-static uint64
-count_used(Relation rel, uint64 total_sectors)
+uint64
+sfi_used_sectors(Relation rel, uint64 total_sectors)
 {
 	uint64		used = 0;
 
@@ -322,7 +318,7 @@ sf_space_usage(SfSegment *seg)
 
 	read_pending(rel, add_pending, &sum);
 	read_shares(seg, rel, &sum, &usage);
-	used = count_used(rel, total);
+	used = sfi_used_sectors(rel, total);
 	/* the two are not one snapshot; keep the sum right under load */
 	pending = Min(union_sectors(&sum.runs), used);
 	free_list(&sum.runs);

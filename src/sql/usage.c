@@ -7,6 +7,8 @@
  * All numbers come from the pages of the segment relation, but for disk_bytes, which the file
  * system tells, and for those of compression, which ANALYZE has left in the catalog.  No function
  * here reads a value or changes anything, so they work on a standby, too.
+ *
+ *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 

@@ -63,6 +63,29 @@ sub make
 	return $dir;
 }
 
+# Bytes that are left on a disk.
+sub avail_bytes
+{
+	my ($dir) = @_;
+	system('sync', '-f', $dir);
+	my ($bytes) = `df -B1 --output=avail $dir` =~ /(\d+)\s*$/;
+	return $bytes;
+}
+
+# Take what is left of a disk, to the last block.
+sub take_the_rest
+{
+	my ($dir) = @_;
+	open(my $fh, '>>', "$dir/rest") or return;
+	foreach my $size (65536, 4096)
+	{
+		1 while (syswrite($fh, 'x' x $size) || 0) == $size;
+	}
+	close $fh;
+	system('sync', '-f', $dir);
+	return;
+}
+
 sub import
 {
 	Test::More::plan(skip_all => 'mounting file systems needs root') if $> != 0;

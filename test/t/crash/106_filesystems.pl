@@ -37,34 +37,12 @@ prepare_handles($node);
 
 # ---- disks ----
 
-sub avail_bytes
-{
-	my ($dir) = @_;
-	system('sync', '-f', $dir);
-	my ($bytes) = `df -B1 --output=avail $dir` =~ /(\d+)\s*$/;
-	return $bytes;
-}
-
 # Leave so many bytes of a disk.
 sub take_all_but
 {
 	my ($dir, $bytes) = @_;
-	my $take = avail_bytes($dir) - $bytes;
+	my $take = SmallDisks::avail_bytes($dir) - $bytes;
 	is(system('fallocate', '-l', $take, "$dir/ballast"), 0, "$dir: ballast");
-	return;
-}
-
-# And those, too.
-sub take_the_rest
-{
-	my ($dir) = @_;
-	open(my $fh, '>>', "$dir/rest") or return;
-	foreach my $size (65536, 4096)
-	{
-		1 while (syswrite($fh, 'x' x $size) || 0) == $size;
-	}
-	close $fh;
-	system('sync', '-f', $dir);
 	return;
 }
 
@@ -72,7 +50,7 @@ sub give_back
 {
 	my ($dir) = @_;
 	unlink "$dir/rest", "$dir/ballast";
-	avail_bytes($dir);
+	SmallDisks::avail_bytes($dir);
 	return;
 }
 
@@ -243,7 +221,7 @@ sub move_there
 	my $move = "SELECT securefile_set_tablespace('elsewhere', 'doc', '%s')";
 
 	unlink "$dir/rest";
-	avail_bytes($dir);
+	SmallDisks::avail_bytes($dir);
 	if (done_or_full("$name: move there", sprintf($move, $name)))
 	{
 		ok($kind->{cow}, "$name: there was no space for that");
@@ -338,7 +316,7 @@ sub until_full
 	my $watched = $with_monitor && !$kind->{cow};
 	set_monitor('off') if $watched;
 	fill_by_commits($kind, $t);
-	take_the_rest($kind->{dir});
+	SmallDisks::take_the_rest($kind->{dir});
 	set_monitor('on') if $watched;
 	monitor_goes_on($kind, $t, $from) if $watched;
 	operations($kind, $t, $f);
@@ -352,16 +330,16 @@ sub from_full
 	my ($t, $f, $h) = tables_of($kind);
 	all_right("$name: started while full", $t, $f, $h);
 	move_there($kind);
-	take_the_rest($dir);
+	SmallDisks::take_the_rest($dir);
 	segments_come_and_go($kind, $t, $f, $h);
 
 	# what goes makes room, also for others
 	must('ok', "$name: DELETE when full", "DELETE FROM $t WHERE id > 1005", "SELECT securefile_maintain('$t', 'doc')");
 	done_or_full("$name: space used again", "INSERT INTO $t VALUES (70, 70, 400000, blob(70, 400000))");
-	my $avail = avail_bytes($dir);
+	my $avail = SmallDisks::avail_bytes($dir);
 	my $size = usage($node, $f, 'doc')->{file_bytes};
 	must('ok', "$name: DROP when full", "DROP TABLE $f");
-	cmp_ok(avail_bytes($dir) - $avail, '>=', $size * 0.9, "$name: DROP gives its space back") unless $kind->{nocow};
+	cmp_ok(SmallDisks::avail_bytes($dir) - $avail, '>=', $size * 0.9, "$name: DROP gives its space back") unless $kind->{nocow};
 	must('ok', "$name: move away when full", "SELECT securefile_set_tablespace('$t', 'doc', 'pg_default')");
 
 	give_back($dir);
@@ -391,7 +369,7 @@ sub starts_if_it_can
 	return 0 if $last !~ /could not (?:create|write) lock file "postmaster.pid": No space left/;
 	note("room for a lock file, since: $last");
 	truncate("$dir/ballast", (-s "$dir/ballast") - mb(2));
-	avail_bytes($dir);
+	SmallDisks::avail_bytes($dir);
 	return $server->start(fail_ok => 1);
 }
 

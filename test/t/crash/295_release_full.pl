@@ -26,16 +26,9 @@ my ($rows, $len) = (60, 300_000);
 sub fill_disk
 {
 	my ($dir) = @_;
-	system('sync', '-f', $dir);
-	my ($bytes) = `df -B1 --output=avail $dir` =~ /(\d+)\s*$/;
+	my $bytes = SmallDisks::avail_bytes($dir);
 	system('fallocate', '-l', $bytes - 65536, "$dir/ballast") if $bytes > 65536;
-	open(my $fh, '>>', "$dir/rest") or return;
-	foreach my $size (65536, 4096)
-	{
-		1 while (syswrite($fh, 'x' x $size) || 0) == $size;
-	}
-	close $fh;
-	system('sync', '-f', $dir);
+	SmallDisks::take_the_rest($dir);
 	return;
 }
 
