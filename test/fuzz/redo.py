@@ -22,6 +22,8 @@ import os
 import random
 import re
 import sys
+import threading
+import time
 
 import psycopg
 
@@ -29,7 +31,17 @@ import trials
 import wal
 from trials import Failed
 
+# a column with free space in the middle
+HOLED = """
+CREATE TABLE holed (id int PRIMARY KEY, size int, doc securefile);
+INSERT INTO holed SELECT i, 4000000, blob(i, 4000000) FROM generate_series(1, 5) i;
+DELETE FROM holed WHERE id % 2 = 0;
+SELECT securefile_maintain('holed', 'doc');
+SELECT securefile_fault('release_before', 'wait');
+"""
+
 LOAD = """
+INSERT INTO holed SELECT i, 4000000, blob(i, 4000000) FROM generate_series(6, 7) i;
 CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
 CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging, disable_storage_in_row, COMPRESSION));
 CREATE TABLE gone (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
@@ -76,7 +88,7 @@ ALTER TABLE flat SET TABLESPACE elsewhere;
 # what a server that recovered is used for
 LOOK = trials.READ + trials.one_line("""
 DO $$ DECLARE t text; n int; BEGIN
-	FOREACH t IN ARRAY array['flat', 'tree', 'shared', 'witness', 'alike', 'keyed'] LOOP
+	FOREACH t IN ARRAY array['holed', 'flat', 'tree', 'shared', 'witness', 'alike', 'keyed'] LOOP
 		BEGIN
 			EXECUTE format('SELECT count(*) FROM securefile_check(%L, ''doc'')', t) INTO n;
 			IF n > 0 THEN RAISE LOG 'findings: % %', t, n; END IF;
@@ -97,6 +109,22 @@ CORES = re.compile(r"PANIC:  WAL contains references to invalid pages"
                    r"|FATAL:  could not (?:access|open) ")
 
 
+def release_and_drop(server, conn):
+    """Both make a checkpoint and then our record: the release waits after its own."""
+    def release():
+        with server.connect() as other:
+            other.execute("CALL securefile_shrink('holed', 'doc')")
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    fired = "SELECT securefile_fault_fired('release_before') > 0"
+    while thread.is_alive() and not conn.execute(fired).fetchone()[0]:
+        time.sleep(0.01)
+    conn.execute("DROP DATABASE other")
+    conn.execute("SELECT securefile_fault('release_before', 'none')")
+    thread.join()
+
+
 def prepare(server, options):
     """Work with a cluster, and kill it."""
     server.start()
@@ -112,8 +140,8 @@ def prepare(server, options):
         conn.execute("CREATE TABLE t (doc securefile)")
         conn.execute("INSERT INTO t SELECT decode(repeat('ab', 9000), 'hex')")
     with server.connect() as conn:
-        # which makes a checkpoint, and then our record
-        conn.execute("DROP DATABASE other")
+        trials.load(conn, HOLED, options)
+        release_and_drop(server, conn)
         trials.load(conn, LOAD, options)
         conn.execute("SELECT pg_switch_wal()")
     server.kill_all()

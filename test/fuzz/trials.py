@@ -67,7 +67,7 @@ def one_line(sql):
 # every value is right, or cannot be read; rows with one id have the same one
 READ = one_line("""
 DO $$ DECLARE t text; r record; ok bool; BEGIN
-	FOREACH t IN ARRAY array['flat', 'tree', 'shared', 'witness'] LOOP
+	FOREACH t IN ARRAY array['holed', 'flat', 'tree', 'shared', 'witness'] LOOP
 		IF to_regclass(t) IS NULL THEN CONTINUE; END IF;
 		FOR r IN EXECUTE 'SELECT DISTINCT id, size FROM ' || t LOOP
 			BEGIN
