@@ -928,6 +928,19 @@ CREATE PROCEDURE securefile_shrink("table" regclass, "column" name, mode text DE
 COMMENT ON PROCEDURE securefile_shrink(regclass, name, text)
 	IS 'give free space of a column back to the file system where it lies (mode "release"): files keep their length and get holes; makes a checkpoint, keeps writers out while rows are looked at, and commits';
 
+CREATE FUNCTION securefile_shrink_estimate("table" regclass, "column" name,
+	OUT file_bytes bigint,
+	OUT disk_bytes bigint,
+	OUT live_bytes bigint,
+	OUT releasable_bytes bigint,
+	OUT movable_bytes bigint,
+	OUT target_bytes bigint,
+	OUT rows_to_move_estimate bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_shrink_estimate(regclass, name)
+	IS 'what a column could give back, in bytes: releasable_bytes become holes, at best; when movable_bytes that lie high have moved to low places the files take target_bytes; reads no rows, so the number of rows to move is an estimate as of the last ANALYZE';
+
 CREATE FUNCTION securefile_total_relation_size(regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_total_relation_size(regclass)

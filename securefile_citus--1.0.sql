@@ -430,6 +430,36 @@ $$;
 COMMENT ON PROCEDURE securefile_dist_rewrite_online(regclass, name, bigint, boolean)
 	IS 'securefile_rewrite_online() of a column of a distributed table, in all shards at the same time, while the table is in use';
 
+CREATE PROCEDURE securefile_dist_shrink("table" regclass, "column" name, mode text DEFAULT 'release')
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM @extschema@.securefile_dist_on_shards("table", "column",
+		'CALL %1$s.securefile_shrink(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text)'::text,
+		mode, true);
+END
+$$;
+COMMENT ON PROCEDURE securefile_dist_shrink(regclass, name, text)
+	IS 'securefile_shrink() of a column of a distributed table, in all shards at the same time';
+
+CREATE FUNCTION securefile_dist_shrink_estimate("table" regclass, "column" name,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT file_bytes bigint, OUT disk_bytes bigint, OUT live_bytes bigint, OUT releasable_bytes bigint,
+	OUT movable_bytes bigint, OUT target_bytes bigint, OUT rows_to_move_estimate bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, e.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(e) FROM %1$s.securefile_shrink_estimate(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) e'::text, NULL::text, false) s,
+		jsonb_to_record(s.result) e(file_bytes bigint, disk_bytes bigint, live_bytes bigint,
+			releasable_bytes bigint, movable_bytes bigint, target_bytes bigint, rows_to_move_estimate bigint)
+$$;
+COMMENT ON FUNCTION securefile_dist_shrink_estimate(regclass, name)
+	IS 'securefile_shrink_estimate() of a column of a distributed table: sizes in bytes, one row for each placement of a shard';
+
 CREATE FUNCTION securefile_dist_master_keys(OUT nodename text, OUT nodeport integer, OUT name text, OUT is_current boolean)
 RETURNS SETOF record
 LANGUAGE sql

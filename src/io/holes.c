@@ -133,6 +133,53 @@ tells_room(SfFd *slot)
 		(fstatfs(slot->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC);
 }
 
+/* Bytes of a range that the extents of it have, and how far these go; *to: it is all of them. */
+static uint64
+mapped_bytes(const ExtentMap *extents, uint64 *from, uint64 to)
+{
+	uint32		n = Min(extents->map.fm_mapped_extents, EXTENTS);
+	uint64		at = *from;
+	uint64		sum = 0;
+
+	for (uint32 i = 0; i < n; i++)
+	{
+		const struct fiemap_extent *extent = &extents->map.fm_extents[i];
+		uint64		begin = Max(at, extent->fe_logical);
+		uint64		end = Min(extent->fe_logical + extent->fe_length, to);
+
+		if (begin < end)
+		{
+			sum += end - begin;
+			at = end;
+		}
+	}
+	*from = n < EXTENTS || at == *from ? to : at;
+	return sum;
+}
+
+uint64
+sf_io_room_bytes(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
+{
+	SfFd	   *slot = sfi_io_fd_get(sfi_io_file_at(storage, segment_offset), sf_direct_io,
+									 SF_FD_MISSING_OK);
+	uint64		from = sfi_io_file_offset(segment_offset);
+	uint64		to = from + len_bytes;
+	uint64		sum = 0;
+	ExtentMap	extents;
+
+	SF_ASSERT(len_bytes > 0 && to <= SF_FILE_SIZE);
+	if (slot == NULL || !tells_room(slot))
+		return 0;
+	while (from < to)
+	{
+		/* tmpfs does not tell, and its room can be given back all the same */
+		if (!ask_extents(slot, from, to, &extents))
+			return len_bytes;
+		sum += mapped_bytes(&extents, &from, to);
+	}
+	return sum;
+}
+
 /* ---- the calls ---- */
 
 /* fallocate(), made again when it was interrupted; 0 or an error number. */

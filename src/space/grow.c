@@ -454,13 +454,28 @@ sfi_grow_fill_up(SfSegment *seg, Relation rel)
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 }
 
+/* An eighth of the segment, so that the next value need not wait for growth. */
+uint64
+sfi_grow_slack_sectors(uint64 total)
+{
+	SF_ASSERT(total % SF_BLOCK_SECTORS == 0);
+	return Min(total / 8, MAX_STEP);
+}
+
+/* In a segment in which nothing is used nothing stays for the next value. */
+uint64
+sfi_grow_cut_end(uint64 tail, uint64 slack)
+{
+	SF_ASSERT(tail % SF_BLOCK_SECTORS == 0);
+	return round_up(tail == 0 ? 0 : tail + slack, SF_GROWTH_SECTORS);
+}
+
 /*
  * The tail is claimed (lent) before it is cut: nobody can lend there between
  * the look for it and the new size.  Growth takes the marks away.
  *
- * slack is what stays free: an eighth of the segment, so that the next value need not
- * wait for growth.  The claim may get less than was looked for, when somebody has lent
- * in the tail meanwhile; then the cut begins behind that, if it is worth it still.
+ * The claim may get less than was looked for, when somebody has lent in the tail
+ * meanwhile; then the cut begins behind that, if it is worth it still.
  *
  * An old header says that the segment ends where it ended then.  What lies behind belongs to
  * values, and the space map shows it.
@@ -471,7 +486,6 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 {
 	uint64		total;
 	uint64		tail;
-	uint64		slack;
 	uint64		target;
 	uint64		start;			/* of what is claimed */
 	uint64		files_size;
@@ -483,8 +497,8 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	start = total = sfi_header(rel).total_sectors;
 	require_unused(rel, total, Max(total, sf_bytes_to_sectors(files_size)));
 	tail = sf_blocks_to_sectors(find_tail(rel, sf_block_of(total)));
-	slack = Max(keep_sectors, tail == 0 ? 0 : Min(total / 8, MAX_STEP));
-	target = round_up(tail + slack, SF_GROWTH_SECTORS);
+	target = Max(sfi_grow_cut_end(tail, sfi_grow_slack_sectors(total)),
+				 round_up(tail + keep_sectors, SF_GROWTH_SECTORS));
 	SF_FAULT(truncate_before_claim);
 	if (target + min_cut_sectors <= total)
 		start = claim_tail(rel, sf_block_of(target), sf_block_of(total))

@@ -199,3 +199,55 @@ sf_space_release_some(SfSegment *seg, Relation rel, SfRelease *release)
 	}
 	return release->next < release->n;
 }
+
+/* ---- estimate ---- */
+
+/*
+ * How much of a map page, which is a copy, a release would give back.  The file system is asked,
+ * so no page is locked.
+ */
+static uint64
+releasable_bytes(SfStorage storage, uint32 map, uint32 limit, const SfMap *content,
+				 uint64 *budget_blocks)
+{
+	uint64		sum = 0;
+	uint32		from = 0;
+	uint32		first;
+	uint32		count;
+
+	SF_ASSERT(limit <= SF_MAP_BLOCKS);
+	while (*budget_blocks > 0 && sfi_map_next_free(content, limit, &from, &first, &count))
+	{
+		if (count < LEAST_BLOCKS)
+			continue;
+		count = Min(count, *budget_blocks);
+		*budget_blocks -= count;
+		sum += sf_io_room_bytes(storage, (sf_map_first_block(map) + first) * SF_BLOCK_SIZE,
+								(uint64) count * SF_BLOCK_SIZE);
+	}
+	return sum;
+}
+
+/* The same runs as those of a claim, in the same order. */
+uint64
+sf_space_releasable_bytes(SfSegment *seg)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	uint64		total = sfi_header(rel).total_sectors;
+	uint64		budget_blocks = budget(rel, total);
+	uint64		sum = 0;
+	SfMap		content;
+
+	for (uint32 map = sf_maps_of(total); map-- > 0 && budget_blocks > 0;)
+	{
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		content = *SfPageMap(BufferGetPage(buf));
+		UnlockReleaseBuffer(buf);
+		sum += releasable_bytes(seg->storage, map, sf_block_of(sf_map_sectors_before(total, map)),
+								&content, &budget_blocks);
+	}
+	sfi_segment_close(rel);
+	return sum;
+}

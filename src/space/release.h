@@ -3,7 +3,7 @@
  * release.h
  *	  Free runs go back to the file system where they lie (release.c).
  *
- * Audience: check/, which proves that they are free.
+ * Audience: check/, which proves that they are free; sql/, which tells how much there is.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,5 +41,12 @@ extern bool sf_space_release_some(SfSegment *seg, Relation rel, SfRelease *relea
 
 /* Give the rest back. */
 extern void sf_space_release_end(Relation rel, SfRelease *release);
+
+/*
+ * How many bytes a release would give back, if all that is free can be proved to be, and if
+ * nothing else changed.  All map pages are read, and the file system is asked.  Works on a
+ * standby.  DATA_CORRUPTED.
+ */
+extern uint64 sf_space_releasable_bytes(SfSegment *seg);
 
 #endif							/* SF_RELEASE_H */

@@ -60,6 +60,13 @@ extern uint64 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sector
 								uint64 min_cut_sectors);
 
 /*
+ * slack: what a cut leaves of a segment with so many sectors.  cut_end: where the segment
+ * ends after a cut, if what lies behind tail is free.
+ */
+extern uint64 sfi_grow_slack_sectors(uint64 total);
+extern uint64 sfi_grow_cut_end(uint64 tail, uint64 slack);
+
+/*
  * Fill up data files that end before the segment does, where nothing is in use or
  * lent in what is missing.  Takes the growth lock, and may wait for it.  ERROR
  * when the disk is full.

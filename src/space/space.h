@@ -12,6 +12,7 @@
  * keep.h				space that is kept longer than a snapshot
  * upgrade.h			databases that pg_upgrade has moved
  * release.h			free runs that go back to the file system
+ * shrink_limit.h		how short the data files can become
  * repair_pages.h		steps of a repair
  *
  * Insides: space_internal.h.

@@ -84,18 +84,26 @@ sf_stats_sampled(HeapTuple tuple, SfSampled *sampled)
 }
 
 bool
-sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio)
+sf_stats_sampled_column(Oid table_oid, AttrNumber attnum, SfSampled *sampled)
 {
 	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(table_oid),
 										Int16GetDatum(attnum), BoolGetDatum(false));
-	SfSampled	sampled;
 	bool		found;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	found = sf_stats_sampled(tuple, &sampled);
-	if (found)
-		*ratio = sampled.plain_bytes / sampled.stored_bytes;
+	found = sf_stats_sampled(tuple, sampled);
 	ReleaseSysCache(tuple);
 	return found;
+}
+
+bool
+sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio)
+{
+	SfSampled	sampled;
+
+	if (!sf_stats_sampled_column(table_oid, attnum, &sampled))
+		return false;
+	*ratio = sampled.plain_bytes / sampled.stored_bytes;
+	return true;
 }

@@ -122,10 +122,11 @@ extern void sf_stats_keep_sample(struct VacAttrStats *stats, const SfSampled *sa
 extern bool sf_stats_sampled(HeapTuple tuple, SfSampled *sampled);
 
 /*
- * How many bytes of values a byte of the segment stands for, as of the last ANALYZE of the
- * table itself, without its children.  False when that has seen no such value, or there
- * was none.  Looks at the catalog.
+ * sampled_column: what the last ANALYZE of the table itself has seen, without its children.
+ * False when that has seen no such value, or there was none.  Looks at the catalog.
+ * plain_ratio: how many bytes of values a byte of the segment stands for, by that.
  */
+extern bool sf_stats_sampled_column(Oid table_oid, AttrNumber attnum, SfSampled *sampled);
 extern bool sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio);
 
 /* ---- progress.c: what long commands have done so far ---- */

@@ -45,6 +45,18 @@ ok(wait_for_sql($coordinator, q{SELECT sum(pending_bytes) = 0 AND sum(free_bytes
 is(sql(q{SELECT count(*), sum(rewritten) > 0 FROM "Other place".securefile_dist_rewrite('docs', 'doc')}), '4|t', 'rewrite');
 rows_right($coordinator, 'docs', 30, 'rewritten');
 
+# space of all shards goes back to the file system
+sql('CREATE TABLE holes (id int PRIMARY KEY, doc securefile)', q{SELECT create_distributed_table('holes', 'id')}, 'INSERT INTO holes SELECT i, blob(i, 400000) FROM generate_series(1, 40) i', 'DELETE FROM holes WHERE id <= 30');
+sql(q{SELECT "Other place".securefile_dist_maintain('holes', 'doc')});
+ok(wait_for_sql($coordinator, q{SELECT sum(pending_bytes) = 0 FROM "Other place".securefile_dist_usage('holes', 'doc')}), 'three quarters are free');
+my ($placements, $could, $on_disk) = split /\|/, sql(q{SELECT count(*), sum(releasable_bytes), sum(disk_bytes) FROM "Other place".securefile_dist_shrink_estimate('holes', 'doc')});
+ok($placements == 4 && $could > mb(2), "shrink_estimate: $could bytes of four shards");
+sql(q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'release')});
+cmp_ok(sql(q{SELECT sum(disk_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')}), '<=', $on_disk - $could * 0.9, 'shrink: all shards');
+is(sql('SELECT count(*) FROM holes WHERE doc::bytea = blob(id, 400000)'), 10, 'and no value');
+fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'sh%1$sred')}, '38000', 'shard public.holes_\d+ on node .*: unrecognized mode "sh%1\$sred"', 'the mode is passed on');
+sql('DROP TABLE holes');
+
 fails_with($coordinator, q{SELECT * FROM "Other place".securefile_dist_check('plain', 'doc')}, '42809', 'is not a distributed table', 'a table of one node');
 fails_with($coordinator, q{SELECT * FROM "Other place".securefile_dist_check('docs', 'nothing')}, '42703', 'column "nothing" of relation "public.docs" does not exist', 'no such column');
 fails_with($coordinator, q{SELECT * FROM "Other place".securefile_dist_check('docs', 'seed')}, '42804', 'column "seed" of table "public.docs" is not of type securefile', 'another column');
