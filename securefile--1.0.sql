@@ -923,10 +923,11 @@ CREATE FUNCTION securefile_usage("table" regclass, "column" name,
 COMMENT ON FUNCTION securefile_usage(regclass, name)
 	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes; disk_bytes are what the files take of the file system';
 
-CREATE PROCEDURE securefile_shrink("table" regclass, "column" name, mode text DEFAULT 'release')
+CREATE PROCEDURE securefile_shrink("table" regclass, "column" name, mode text DEFAULT 'release',
+		max_bytes_per_second bigint DEFAULT 0)
 	AS 'MODULE_PATHNAME' LANGUAGE C;
-COMMENT ON PROCEDURE securefile_shrink(regclass, name, text)
-	IS 'give free space of a column back to the file system where it lies (mode "release"): files keep their length and get holes; makes a checkpoint, keeps writers out while rows are looked at, and commits';
+COMMENT ON PROCEDURE securefile_shrink(regclass, name, text, bigint)
+	IS 'give free space of a column back to the file system where it lies (mode "release"), no more than so many bytes a second (0: at most 200 holes a second): files keep their length and get holes; makes a checkpoint, keeps writers out while rows are looked at, and commits';
 
 CREATE FUNCTION securefile_shrink_estimate("table" regclass, "column" name,
 	OUT file_bytes bigint,
@@ -1138,10 +1139,13 @@ CREATE FUNCTION securefile_progress_slots(
 	OUT blocks_done bigint,
 	OUT rewritten bigint,
 	OUT rewritten_bytes bigint,
-	OUT skipped bigint
+	OUT skipped bigint,
+	OUT operation text,
+	OUT releasable_bytes bigint,
+	OUT released_bytes bigint
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION securefile_progress_slots() IS 'what rewrites of columns have done so far; see securefile_progress';
+COMMENT ON FUNCTION securefile_progress_slots() IS 'what long commands on columns have done so far; see securefile_progress';
 
 CREATE VIEW securefile_progress AS
 SELECT s.pid,
@@ -1155,7 +1159,10 @@ SELECT s.pid,
 	s.blocks_done,
 	s.rewritten,
 	s.rewritten_bytes,
-	s.skipped
+	s.skipped,
+	s.operation,
+	s.releasable_bytes,
+	s.released_bytes
 FROM securefile_progress_slots() s
 	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) s.database_oid
 	LEFT JOIN LATERAL securefile_column_names(s.table_oid, s.attnum) c
@@ -1164,7 +1171,7 @@ FROM securefile_progress_slots() s
 	LEFT JOIN pg_catalog.pg_attribute a ON c.relname IS NOT NULL
 		AND a.attrelid OPERATOR(pg_catalog.=) s.table_oid AND a.attnum OPERATOR(pg_catalog.=) s.attnum;
 COMMENT ON VIEW securefile_progress
-	IS 'rewrites of columns that are running, in all databases: how far each has come';
+	IS 'rewrites, migrations and releases of columns that are running, in all databases: how far each has come';
 GRANT SELECT ON securefile_progress TO PUBLIC;
 
 CREATE FUNCTION securefile_syncer_state(

@@ -30,23 +30,30 @@
 #include "miscadmin.h"
 #include "postmaster/bgwriter.h"
 #include "space/release.h"
+#include "stats/stats.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/wait_event.h"
 
 PG_FUNCTION_INFO_V1(securefile_shrink);
 
-/* A punch takes a millisecond or more, and writers of that file wait for it. */
-#define PAUSE_US			40000	/* between records of SF_RELEASE_RUNS runs */
+/* A punch takes a millisecond or more, and writers of that file wait for it: 200 a second. */
+#define PUNCH_US			5000
+#define LOOK_US				100000	/* from one look for waiters to the next */
+
+static uint32 wait_event = 0;
 
 /* One table's work. */
 typedef struct Shrink
 {
 	const SfCheckColumn *column;
+	uint64		most_bytes;		/* a second; 0: no limit but that of punches */
 	MemoryContext context;		/* of the call, for all transactions */
 	LockRelId	lock;			/* of the session, on the segment relation */
 	bool		locked;
@@ -132,10 +139,56 @@ prove(Shrink *shrink)
 				 errhint("SELECT * FROM securefile_check() shows them, securefile_repair() mends what can be mended.")));
 }
 
+/* For view securefile_progress. */
+static void
+show_progress(const Shrink *shrink)
+{
+	SfProgress	progress = {
+		.operation = SF_OPERATION_RELEASE,
+		.table_oid = shrink->column->table_oid, .attnum = shrink->column->attnum, .pass = 1,
+		.releasable_bytes = shrink->release.claimed_blocks * SF_BLOCK_SIZE,
+		.released_bytes = shrink->release.released_blocks * SF_BLOCK_SIZE
+	};
+
+	sf_stats_progress(&progress);
+}
+
+/* When is the next punch due, after those since began_us? */
+static uint64
+next_due_us(const Shrink *shrink, const SfRelease *before, uint64 began_us)
+{
+	uint64		bytes = (shrink->release.released_blocks - before->released_blocks) * SF_BLOCK_SIZE;
+	uint64		us = (shrink->release.punches - before->punches) * PUNCH_US;
+
+	if (shrink->most_bytes > 0)
+		us = Max(us, (uint64) ((double) bytes / shrink->most_bytes * 1000000));
+	return began_us + us;
+}
+
+/* Sleep until then; false as soon as somebody waits for the segment relation. */
+static bool
+pause_until(Relation segrel, uint64 due_us)
+{
+	while (!LockHasWaitersRelation(segrel, RowExclusiveLock))
+	{
+		uint64		now_us = sf_base_now_us();
+
+		if (now_us >= due_us)
+			return true;
+		SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileShrink");
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) (Min(due_us - now_us, LOOK_US) / 1000 + 1), wait_event);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return false;
+}
+
 /* Punch until nothing is left, or somebody waits for the segment relation. */
 static void
 punch(Shrink *shrink)
 {
+	bool		more = true;
 	Relation	segrel = relation_open(shrink->lock.relId, RowExclusiveLock);
 	SfSegment  *seg = sf_space_open_rel(segrel);
 
@@ -144,15 +197,15 @@ punch(Shrink *shrink)
 	 * that time
 	 */
 	InvalidateCatalogSnapshot();
-	while (sf_space_release_some(seg, segrel, &shrink->release))
+	while (more && !shrink->stopped)
 	{
-		if (LockHasWaitersRelation(segrel, RowExclusiveLock))
-		{
-			shrink->stopped = true;
-			break;
-		}
-		CHECK_FOR_INTERRUPTS();
-		pg_usleep(PAUSE_US);
+		const SfRelease before = shrink->release;
+		uint64		began_us = sf_base_now_us();
+
+		more = sf_space_release_some(seg, segrel, &shrink->release);
+		show_progress(shrink);
+		shrink->stopped = more &&
+			!pause_until(segrel, next_due_us(shrink, &before, began_us));
 	}
 	relation_close(segrel, RowExclusiveLock);
 }
@@ -161,6 +214,7 @@ punch(Shrink *shrink)
 static void
 shrink_table(Shrink *shrink)
 {
+	show_progress(shrink);
 	resolve(shrink->column);
 	SPI_commit();
 	PG_ENSURE_ERROR_CLEANUP(end_table, PointerGetDatum(shrink));
@@ -168,6 +222,7 @@ shrink_table(Shrink *shrink)
 		prove(shrink);
 		SF_FAULT(release_claimed);
 		SPI_commit();
+		show_progress(shrink);
 		if (shrink->release.n > 0)
 		{
 			RequestCheckpoint(CHECKPOINT_IMMEDIATE | CHECKPOINT_FORCE | CHECKPOINT_WAIT);
@@ -180,6 +235,21 @@ shrink_table(Shrink *shrink)
 }
 
 /* ---- securefile_shrink() ---- */
+
+/* The fourth argument: bytes a second. */
+static uint64
+most_bytes_of(FunctionCallInfo fcinfo)
+{
+	int64		bytes = PG_ARGISNULL(3) ? 0 : PG_GETARG_INT64(3);
+
+	if (bytes < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s of securefile_shrink() must not be negative", "max_bytes_per_second"),
+				 errhint("0 stands for no limit but that of %d holes a second.",
+						 1000000 / PUNCH_US)));
+	return bytes;
+}
 
 /* ERROR when it cannot be called like that, or there. */
 static void
@@ -203,21 +273,26 @@ require_call(FunctionCallInfo fcinfo)
 }
 
 /*
- * securefile_shrink(table regclass, column name, mode text), a procedure
+ * securefile_shrink(table regclass, column name, mode text, max_bytes_per_second bigint),
+ *		a procedure
  */
 Datum
 securefile_shrink(PG_FUNCTION_ARGS)
 {
 	List	   *columns;
 	ListCell   *cell;
+	uint64		most_bytes;
 	bool		stopped = false;
 
 	require_call(fcinfo);
+	most_bytes = most_bytes_of(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
 	foreach(cell, columns)
 	{
-		Shrink		shrink = {.column = lfirst(cell), .context = CurrentMemoryContext};
+		Shrink		shrink = {
+			.column = lfirst(cell), .context = CurrentMemoryContext, .most_bytes = most_bytes
+		};
 
 		/* dropped since: its space is back */
 		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(shrink.column->table_oid)))
@@ -225,6 +300,7 @@ securefile_shrink(PG_FUNCTION_ARGS)
 		shrink_table(&shrink);
 		stopped |= shrink.stopped;
 	}
+	sf_stats_progress_end();
 	if (stopped)
 		ereport(NOTICE,
 				(errmsg("not all free space was released"),

@@ -285,6 +285,13 @@ punch_part(SfFiles *files, uint64 segment_offset, uint32 len_bytes)
 		report_hole_failure(file, "punch a hole into", error);
 }
 
+uint32
+sf_io_punches(uint64 segment_offset, uint64 len_bytes)
+{
+	SF_ASSERT(len_bytes > 0);
+	return (segment_offset + len_bytes - 1) / PUNCHED_BYTES - segment_offset / PUNCHED_BYTES + 1;
+}
+
 void
 sf_io_punch(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
 {

@@ -195,6 +195,7 @@ extern uint64 sf_io_files_disk_bytes(SfStorage storage);
  * require_promises: an ERROR if there are no promises; of a range that has room.
  * punch: give the room of a range back; nothing may be written there meanwhile.  In replay it does
  * nothing where there is no file, or no way to do it.
+ * punches: how many holes that makes; writers of the file wait for each.  Never throws.
  */
 extern bool sf_io_may_have_holes(SfStorage storage, uint64 segment_offset);
 extern bool sf_io_promise(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
@@ -202,6 +203,7 @@ extern bool sf_io_has_room(SfStorage storage, uint64 segment_offset, uint64 len_
 extern uint64 sf_io_room_bytes(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern void sf_io_require_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern void sf_io_punch(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+extern uint32 sf_io_punches(uint64 segment_offset, uint64 len_bytes);
 
 /*
  * Make files reach from_bytes .. to_bytes with zeros, which are durable when this returns:

@@ -91,6 +91,7 @@ static void
 show_progress(const SfPass *pass)
 {
 	SfProgress	progress = {
+		.operation = SF_OPERATION_MIGRATE,
 		.table_oid = RelationGetRelid(pass->rel), .attnum = pass->to,
 		.pass = pass->visit == sfi_bring_row ? 1 : pass->visit == sfi_bring_compare ? 2 : 3,
 		.blocks_total = pass->end_block, .blocks_done = pass->block,

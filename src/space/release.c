@@ -38,6 +38,7 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
+#define MOST_PUNCHES		10	/* in a row: writers of the file wait for them */
 #define LEAST_BLOCKS		64	/* 256 KB: shorter holes cost more than they
 								 * give */
 #define KEPT_SECTORS		(64 * SF_MB_SECTORS)	/* stay free and promised,
@@ -64,6 +65,7 @@ claim_runs(SfRelease *release, uint32 map, uint32 limit, SfMap *content)
 		sfi_map_lend(content, first, count);
 		release->runs[release->n++] = (SfRegion) {sf_map_first_block(map) + first, count};
 		release->budget_blocks -= count;
+		release->claimed_blocks += count;
 	}
 }
 
@@ -149,13 +151,20 @@ offset_of(SfRegion run)
 	return run.start_block * SF_BLOCK_SIZE;
 }
 
+static uint64
+length_of(SfRegion run)
+{
+	return (uint64) run.nblocks * SF_BLOCK_SIZE;
+}
+
 /*
  * Give back what has no room already, at the front of the rest; how many of the next runs have
- * some.
+ * some, and are punched in a row.
  */
 static int
 next_runs(SfSegment *seg, Relation rel, SfRelease *release)
 {
+	uint32		punches = 0;
 	int			n = 0;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
@@ -163,7 +172,10 @@ next_runs(SfSegment *seg, Relation rel, SfRelease *release)
 	{
 		SfRegion	run = release->runs[release->next + n];
 
-		if (sf_io_has_room(seg->storage, offset_of(run), (uint64) run.nblocks * SF_BLOCK_SIZE))
+		punches += sf_io_punches(offset_of(run), length_of(run));
+		if (n > 0 && punches > MOST_PUNCHES)
+			break;
+		if (sf_io_has_room(seg->storage, offset_of(run), length_of(run)))
 			n++;
 		else if (n > 0)
 			break;
@@ -171,6 +183,7 @@ next_runs(SfSegment *seg, Relation rel, SfRelease *release)
 		{
 			sfi_take_back_blocks(rel, run.start_block, run.start_block + run.nblocks);
 			release->next++;
+			punches = 0;
 		}
 	}
 	return n;
@@ -191,11 +204,12 @@ sf_space_release_some(SfSegment *seg, Relation rel, SfRelease *release)
 	{
 		SfRegion	run = release->runs[release->next];
 
-		sf_io_punch(seg->storage, offset_of(run), (uint64) run.nblocks * SF_BLOCK_SIZE);
+		sf_io_punch(seg->storage, offset_of(run), length_of(run));
 		SF_FAULT(release_after_punch);
 		sfi_take_back_blocks(rel, run.start_block, run.start_block + run.nblocks);
 		release->next++;
 		release->released_blocks += run.nblocks;
+		release->punches += sf_io_punches(offset_of(run), length_of(run));
 	}
 	return release->next < release->n;
 }

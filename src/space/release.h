@@ -21,7 +21,9 @@ typedef struct SfRelease
 	int64		size;
 	int64		next;			/* those before are given back */
 	uint64		budget_blocks;	/* that may be claimed still */
+	uint64		claimed_blocks;
 	uint64		released_blocks;
+	uint64		punches;		/* of these */
 	XLogRecPtr	claimed_lsn;	/* end of WAL, then */
 } SfRelease;
 

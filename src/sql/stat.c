@@ -199,7 +199,8 @@ securefile_kept_space(PG_FUNCTION_ARGS)
 /*
  * securefile_progress_slots() returns setof (pid integer, database_oid oid, table_oid oid,
  *		attnum smallint, pass integer, blocks_total bigint, blocks_done bigint,
- *		rewritten bigint, rewritten_bytes bigint, skipped bigint)
+ *		rewritten bigint, rewritten_bytes bigint, skipped bigint,
+ *		operation text, releasable_bytes bigint, released_bytes bigint)
  */
 Datum
 securefile_progress_slots(PG_FUNCTION_ARGS)
@@ -222,7 +223,10 @@ securefile_progress_slots(PG_FUNCTION_ARGS)
 			Int64GetDatum((int64) progress->blocks_done),
 			Int64GetDatum((int64) progress->values),
 			Int64GetDatum((int64) progress->bytes),
-			Int64GetDatum((int64) progress->skipped)
+			Int64GetDatum((int64) progress->skipped),
+			CStringGetTextDatum(sf_stats_operation_name(progress->operation)),
+			Int64GetDatum((int64) progress->releasable_bytes),
+			Int64GetDatum((int64) progress->released_bytes)
 		};
 
 		sf_base_put_row(fcinfo, values, NULL);

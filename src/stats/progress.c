@@ -70,6 +70,19 @@ sf_stats_progress_end(void)
 	mine = NULL;
 }
 
+const char *
+sf_stats_operation_name(SfOperation operation)
+{
+	static const char *const names[] = {
+		[SF_OPERATION_REWRITE] = "rewrite",
+		[SF_OPERATION_MIGRATE] = "migrate",
+		[SF_OPERATION_RELEASE] = "release",
+	};
+
+	SF_ASSERT((size_t) operation < lengthof(names));
+	return names[operation];
+}
+
 int
 sf_stats_progress_list(SfProgress **list)
 {

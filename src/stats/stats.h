@@ -131,10 +131,18 @@ extern bool sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio
 
 /* ---- progress.c: what long commands have done so far ---- */
 
+typedef enum SfOperation
+{
+	SF_OPERATION_REWRITE,		/* values stored again */
+	SF_OPERATION_MIGRATE,		/* stored for the first time, and compared */
+	SF_OPERATION_RELEASE,		/* free space goes back to the file system */
+} SfOperation;
+
 typedef struct SfProgress
 {
 	int			pid;			/* of the session; both are filled in */
 	Oid			database;
+	SfOperation operation;
 	Oid			table_oid;
 	AttrNumber	attnum;
 	int			pass;			/* of the command over the table, from 1 */
@@ -144,6 +152,8 @@ typedef struct SfProgress
 	uint64		bytes;			/* their length */
 	uint64		skipped;		/* passed over in this pass: a row was locked,
 								 * or changed meanwhile */
+	uint64		releasable_bytes;	/* free space that the command gives back */
+	uint64		released_bytes; /* of these */
 } SfProgress;
 
 /*
@@ -153,6 +163,9 @@ typedef struct SfProgress
  */
 extern void sf_stats_progress(const SfProgress *progress);
 extern void sf_stats_progress_end(void);
+
+/* The word that the view has for an operation. */
+extern const char *sf_stats_operation_name(SfOperation operation);
 
 /* What all sessions show, palloc'd; returns how many they are. */
 extern int	sf_stats_progress_list(SfProgress **list);

@@ -1,7 +1,8 @@
 # CALL securefile_shrink(): free space that is proved free goes back to the file system where it
 # lies.  disk_bytes fall and file_bytes stay; values stay what they are; what is used again has its
 # room first; an error, a crash or the end of the session at each step loses nothing and keeps
-# nothing; a space map that calls live values free makes it refuse; a standby has holes, too.
+# nothing; a space map that calls live values free makes it refuse; a standby has holes, too.  It
+# takes its time, shows how far it is, and makes way for others.
 #
 # SECUREFILE_RELEASE_SECONDS: writers, releases and kill -9 for so long (4).
 
@@ -126,6 +127,50 @@ is(fails('logged', 'BEGIN; ' . sprintf($release, 'logged')), '2D000', 'in a tran
 is(fails('logged', q{CALL securefile_shrink('logged', 'id')}), '42804', 'of another type');
 sql('CREATE ROLE other');
 is(fails('logged', 'SET ROLE other; ' . sprintf($release, 'logged')), '42501', 'by another role');
+
+is(fails('logged', q{CALL securefile_shrink('logged', 'doc', 'release', -1)}), '22023', 'less than nothing a second');
+
+# ---- pace ----
+
+# so slow that the first record would be the only one for a minute: it is, until somebody waits
+with_free('slow', 'logging');
+my $slow = background($node);
+my $shown = "SELECT operation, table_name, column_name, released_bytes > 0 AND released_bytes < releasable_bytes FROM securefile_progress";
+my $slow_pid = $slow->query_safe('SELECT pg_backend_pid()');
+$slow->query_until(qr/start/, "\\echo start\nCALL securefile_shrink('slow', 'doc', max_bytes_per_second => 50000);\n");
+ok(wait_for_sql($node, 'SELECT count(*) = 1 FROM securefile_progress WHERE released_bytes > 0'), 'the view shows a release');
+is(sql($shown), 'release|slow|doc|t', 'and how far it is');
+ok(wait_for_sql($node, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $slow_pid"), 'it sleeps');
+my ($slow_file, $slow_disk) = space('slow');
+repair($node, 'slow', 'false');
+$slow->query('SELECT 1');
+like($slow->{stderr}, qr/NOTICE:  not all free space was released/, 'it makes way for a repair');
+is(disk('slow'), $slow_disk, 'and stops there');
+is(sql('SELECT count(*) FROM securefile_progress'), 0, 'nothing is shown any more');
+# nor does it keep one waiting that is to be cancelled
+$slow->query_until(qr/again/, "\\echo again\nCALL securefile_shrink('slow', 'doc', max_bytes_per_second => 1);\n");
+wait_for_sql($node, 'SELECT count(*) = 1 FROM securefile_progress WHERE released_bytes > 0');
+sql("SELECT pg_cancel_backend($slow_pid)");
+$slow->query('SELECT 1');
+like($slow->{stderr}, qr/canceling statement/, 'it is cancelled');
+$slow->quit;
+release('slow');
+cmp_ok(disk('slow'), '<=', $slow_file * 0.45, 'another call does the rest');
+rows_right($node, 'slow', scalar(@live), 'slow');
+
+# no more than ten holes of 2 MB in a row, 200 a second
+make_table($node, 'long', 'logging');
+fill($node, 'long', 1, 1, 50_000_000);
+fill($node, 'long', 2, 2, $len);
+sql('DELETE FROM long WHERE id = 1');
+settle($node, 'long', 'doc');
+arm($node, 'release_after_record', 'pass', times => -1);
+my $records = fired($node, 'release_after_record');
+my $took = sql(qq{SELECT clock_timestamp() AS began \\gset\nCALL securefile_shrink('long', 'doc')}, q{SELECT extract(epoch FROM clock_timestamp() - :'began')});
+$records = fired($node, 'release_after_record') - $records;
+disarm($node);
+cmp_ok($records, '>=', 3, "a long run: $records records");
+cmp_ok($took, '>=', ($records - 1) * 8 * 0.005, 'with pauses');
 
 # ---- errors and crashes at each step ----
 foreach my $point ('release_claimed', 'release_before', 'release_after_record', 'release_after_punch')
