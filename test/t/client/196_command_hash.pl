@@ -19,13 +19,16 @@ my %tree = map { $_ => bytes($_ + 1, $_) } 0, 10, 4000, 4001, 131_072, 300_000, 
 write_file("tree/$_", $tree{$_}) foreach keys %tree;
 my @names = sort keys %tree;
 
-# Bytes that the server reads of a table's files while the command runs.
+# Bytes that the server reads of a table's files while the command runs.  They count when its
+# sessions have ended, a little after the command.
 sub reads
 {
 	my ($table, @args) = @_;
 	my $of = "SELECT direct_read_bytes FROM securefile_stat WHERE relname = '$table'";
+	sessions_are_gone($node, 'postgres');
 	my $before = sql($of);
 	my ($rc, $out, $err) = command(@args);
+	sessions_are_gone($node, 'postgres');
 	return (sql($of) - $before, $rc, $out, $err);
 }
 

@@ -30,6 +30,8 @@ sub dump_of
 	my ($rc, $out, $err) = command('dump', '-t', $table, 'd', '--json', '--delta', '--delta-from', 1000000, '--granule', $unit, @more);
 	my ($record) = grep { exists $_->{dump} } objects($out);
 	diag("status $rc: $err") if $rc != 0 || !defined $record;
+	# what its sessions have read counts when they have ended
+	sessions_are_gone($node, 'postgres');
 	return ($record->{reused}, sql(qq{SELECT sum(direct_read_bytes) FROM securefile_stat WHERE relname = '$table'}) - $read, $err);
 }
 

@@ -16,13 +16,15 @@ my $node = new_cluster('analyze', conf => [ 'securefile.monitor = off', 'full_pa
 sub ratio { return sql("ANALYZE $_[0]; SELECT ratio FROM securefile_columns WHERE relid = '$_[0]'::regclass") }
 
 # Pages of the segment relation, or of TOAST, that ANALYZE reads.  Counts reach the view
-# when their session ends.
+# when their session ends, a little after its client.
 sub reads
 {
 	my ($table, $columns, $relid) = @_;
 	my $count = "SELECT sum($columns) FROM pg_statio_all_tables WHERE relid = $relid";
+	sessions_are_gone($node, 'postgres');
 	my $before = sql($count);
 	sql("ANALYZE $table");
+	sessions_are_gone($node, 'postgres');
 	return sql($count) - $before;
 }
 

@@ -176,6 +176,7 @@ sub wal_is_right
 {
 	my ($name, @statements) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	sessions_are_gone($node, 'postgres');
 	my $before = wal();
 	my $out;
 	$node->psql('postgres', join(";\n", 'SELECT pg_backend_pid()', @statements), on_error_stop => 0, stdout => \$out);
