@@ -80,8 +80,12 @@ sub same_files
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_until(sub { files($standby) eq files($primary) });
-	return is(files($standby), files($primary), "$name: same files on the standby");
+	my @lists;
+	wait_until(sub {
+		@lists = map { files($_) } ($primary, $standby);
+		$lists[1] eq $lists[0];
+	});
+	return is($lists[1], $lists[0], "$name: same files on the standby");
 }
 
 # ---- where a segment is made ----

@@ -422,10 +422,10 @@ is($put->finish ? 'stored' : $warned, 'stored', 'a file of a shard on the coordi
 runs(0, qr//, 'rm', '-t', 'here', $local);
 mkdir 'crowd';
 write_file("crowd/$_", bytes($_, 300_000)) foreach 1 .. 60;
-$import = IPC::Run::start([ 'securefile', 'import', '-q', '-t', 'here', '-j', '4', 'crowd' ], '<', \'', '>', \$said, '2>', \$warned, IPC::Run::timeout(120));
+$import = IPC::Run::start([ 'securefile', 'import', '-q', '-t', 'here', '-j', '4', 'crowd' ], '<', \'', '>', \$said, '2>', \$warned, IPC::Run::timeout(patience()));
 foreach my $n (1 .. 20)
 {
-	sql("SET statement_timeout = '60s'", "ALTER TABLE here ADD COLUMN c$n integer");
+	sql("SET statement_timeout = '" . patience() . "s'", "ALTER TABLE here ADD COLUMN c$n integer");
 	$import->pump_nb;
 	last if !$import->pumpable;
 }

@@ -150,7 +150,7 @@ cmp_ok(2 * $faults{'1GB'}, '<', $faults{0}, 'kept memory spares page faults');
 set('kept_memory_total', '10GB');
 my $blind = session();
 arm($node, 'io_memory', 'error', times => -1, pid => $blind->{backend});
-is(write_and_read($blind, 5000, 1_000_000), 't', 'without an answer of the system');
+is(write_and_read($blind, 150, 1_000_000), 't', 'without an answer of the system');
 is(own($blind), mb(64), 'a fixed amount is reckoned with');
 disarm($node);
 $_->quit foreach @sessions, $blind, $other;

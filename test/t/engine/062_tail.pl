@@ -99,8 +99,7 @@ my $writer = background($node);
 $writer->query_safe('BEGIN; INSERT INTO c VALUES (200, 200, ' . mb(12) . ', blob(200, ' . mb(12) . '))');
 disarm($node);
 monitor_is('off');
-ok(wait_for_sql($node, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker')"),
-	'and has gone');
+ok(monitor_rests($node), 'and has gone');
 is(usage($node, 'c', 'doc')->{file_bytes}, $size->{file_bytes}, 'too little for a cut');
 $writer->query_safe('ROLLBACK');
 $writer->quit;

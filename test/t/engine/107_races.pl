@@ -235,7 +235,7 @@ sub monitor_off
 {
 	sql('ALTER SYSTEM SET securefile.monitor = off', 'SELECT pg_reload_conf()');
 	disarm($node);
-	return wait_for_sql($node, q{SELECT state = 'off' AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker') FROM securefile_monitor});
+	return monitor_rests($node);
 }
 
 foreach my $point ('resolve_before', 'maintain_before', 'truncate_before_claim')
