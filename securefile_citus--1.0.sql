@@ -430,18 +430,20 @@ $$;
 COMMENT ON PROCEDURE securefile_dist_rewrite_online(regclass, name, bigint, boolean)
 	IS 'securefile_rewrite_online() of a column of a distributed table, in all shards at the same time, while the table is in use';
 
-CREATE PROCEDURE securefile_dist_shrink("table" regclass, "column" name, mode text DEFAULT 'release')
+CREATE PROCEDURE securefile_dist_shrink("table" regclass, "column" name, mode text DEFAULT 'release',
+	max_bytes_per_second bigint DEFAULT 0)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM @extschema@.securefile_dist_on_shards("table", "column",
-		'CALL %1$s.securefile_shrink(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text)'::text,
+		'CALL %1$s.securefile_shrink(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, '
+			|| quote_nullable(max_bytes_per_second::text) || '::pg_catalog.int8)',
 		mode, true);
 END
 $$;
-COMMENT ON PROCEDURE securefile_dist_shrink(regclass, name, text)
-	IS 'securefile_shrink() of a column of a distributed table, in all shards at the same time';
+COMMENT ON PROCEDURE securefile_dist_shrink(regclass, name, text, bigint)
+	IS 'securefile_shrink() of a column of a distributed table, in all shards at the same time; max_bytes_per_second: in each of them';
 
 CREATE FUNCTION securefile_dist_shrink_estimate("table" regclass, "column" name,
 	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,

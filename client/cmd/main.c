@@ -10,6 +10,7 @@
  *		sync.c, surplus_rows.c, surplus_files.c, found.c	the verb that deletes what one
  *						side has not; lists compared
  *		migrate.c		files that rows name by a path or URL (migrate.h has the map)
+ *		shrink.c		the verb that gives free space back
  *		generate.c		the verb that needs no server: a master key
  *		dump.c, restore.c	dumps; dump.c has the map of their parts
  *		names.c, pool.c	one name after the other; many files over several connections

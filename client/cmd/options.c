@@ -202,13 +202,20 @@ static const OptionRow option_rows[] = {
 		{"retries", KEY_RETRIES, "N", 0,
 			"Further attempts at a download that is cut or gets a status of 5xx (3)", GROUP_WORK}, BY_FUNCTION},
 
+	{VERB_SHRINK,
+		{"estimate", KEY_ESTIMATE, NULL, 0, "Only say what could be given back", GROUP_WORK},
+		FLAG(estimate)},
+	{VERB_SHRINK,
+		{"rate", KEY_RATE, "BYTES", 0,
+			"No more than so many in a second, with kB, MB, GB or TB", GROUP_WORK}, BY_FUNCTION},
+
 	{VERB_FILES, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
 	{VERB_FILES,
 		{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}, TEXT(table)},
 	{VERB_FILES,
 		{"column", 'c', "COLUMN", 0,
 			"Column of the files (the only securefile column)", GROUP_FILES}, TEXT(column)},
-	{VERB_FILES,
+	{VERB_FILES & ~VERB_SHRINK,
 		{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}, TEXT(key)},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}, BY_FUNCTION},
@@ -232,7 +239,7 @@ static const OptionRow option_rows[] = {
 			"One JSON object a line on standard output", GROUP_OUTPUT}, FLAG(json)},
 	{VERB_FILES,
 		{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
-	{VERB_FILES,
+	{VERB_FILES & ~VERB_SHRINK,
 		{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
 	/* for the completion of shells */
 	{VERB_ALL, {"completions", KEY_COMPLETIONS, NULL, OPTION_HIDDEN, NULL, 0}, BY_FUNCTION},
@@ -305,6 +312,10 @@ static const Verb verbs[] = {
 		"store files of a dump again",
 		"Stores the files of a dump again, and the rows that are missing. What is there already is skipped.",
 		1, 2, verb_restore},
+	{"shrink", VERB_SHRINK, "",
+		"give free space of a column back to the file system",
+		"Gives free space of a column back to the file system, as holes of its data files, and shows how far that is. Files are as long as before, and take less of the disk.",
+		0, 0, verb_shrink},
 	{"init", VERB_INIT, "",
 		"make the table for files",
 		"Makes the table, with a column for names and one for files, if it does not exist.",
@@ -444,6 +455,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
 	if (verb->bit == VERB_MIGRATE && options->from == NULL)
 		argp_error(state, "say with --from which column has the paths or URLs");
+	if (options->estimate && options->rate > 0)
+		argp_error(state, "--estimate gives nothing back, and takes no --rate");
 	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--append wants a file, not standard output");
 }

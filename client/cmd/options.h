@@ -106,6 +106,10 @@ typedef struct Options
 	int64_t		delta_granule;	/* bytes of a part */
 	bool		no_verify;
 
+	/* shrink */
+	bool		estimate;
+	int64_t		rate;			/* bytes a second; 0: the server's */
+
 	/* output */
 	bool		quiet;
 	bool		verbose;
@@ -134,6 +138,7 @@ typedef struct Options
 #define VERB_SYNC		0x1000
 #define VERB_MIGRATE	0x20000
 #define VERB_INIT		0x40000
+#define VERB_SHRINK		0x80000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
 #define VERB_ALL		0xfffff
 #define VERB_FILES		(VERB_ALL & ~VERB_KEY)	/* those that work on files in

@@ -143,6 +143,9 @@ parse_number_option(Options *options, int key, char *arg, struct argp_state *sta
 		case KEY_DELTA_FROM:
 			options->delta_from = parse_bytes("delta-from", arg, state);
 			break;
+		case KEY_RATE:
+			options->rate = parse_bytes("rate", arg, state);
+			break;
 		case KEY_GRANULE:
 			options->delta_granule = parse_granule(arg, state);
 			break;

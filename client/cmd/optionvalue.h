@@ -60,7 +60,9 @@ enum
 	KEY_DELTA,
 	KEY_DELTA_FROM,
 	KEY_GRANULE,
-	KEY_NO_VERIFY
+	KEY_NO_VERIFY,
+	KEY_ESTIMATE,
+	KEY_RATE
 };
 
 /* Take an option; false: it is none that has such a value.  A wrong value is an error of usage. */

@@ -134,6 +134,12 @@ extern bool output_lock_within(int seconds);
 /* Begin to show progress; files 0: of one file, bytes -1: the total is not known. */
 extern void progress_begin(int64_t files, int64_t bytes);
 
+/*
+ * Of work that is neither files nor bytes: what it is (a constant), how much is done, and of
+ * how much, 0 if that is not known.
+ */
+extern void progress_share(const char *what, int64_t done, int64_t total);
+
 /* So many more bytes, so many more files, one more file is done. */
 extern void progress_bytes(int64_t bytes);
 extern void progress_files(int64_t files);

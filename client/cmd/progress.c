@@ -36,6 +36,7 @@ static struct
 								 * shown */
 	int64_t		bytes,
 				bytes_done;		/* bytes -1: the total is not known */
+	const char *what;			/* is done; null: files, or bytes */
 	double		start,
 				last;
 }			at;
@@ -116,6 +117,21 @@ progress_left(void)
 	return at.shown ? at.files - at.files_done : 0;
 }
 
+/* The line of work that is no bytes: how much of it, and the time that is left. */
+static void
+describe_share(char *text, size_t size)
+{
+	char		bar[BAR_WIDTH + 16] = "",
+				left[64] = "";
+
+	if (at.bytes > 0)
+	{
+		describe_bar(bar, sizeof(bar), (int) ((double) at.bytes_done * 100 / (double) at.bytes));
+		describe_left(left, sizeof(left), now() - at.start);
+	}
+	snprintf(text, size, "%s%s%s", bar, at.what, left);
+}
+
 /* The line: done and total, rate, the time that is left. */
 static void
 describe(char *text, size_t size)
@@ -159,7 +175,10 @@ show(void)
 {
 	char		text[256];
 
-	describe(text, sizeof(text));
+	if (at.what != NULL)
+		describe_share(text, sizeof(text));
+	else
+		describe(text, sizeof(text));
 	if (at.terminal)
 	{
 		/*
@@ -187,6 +206,20 @@ show_if_due(void)
 		return;
 	at.last = time;
 	show();
+}
+
+void
+progress_share(const char *what, int64_t done, int64_t total)
+{
+	output_lock();
+	/* other work: the time that it takes is another one */
+	if (at.what != what || at.bytes != total)
+		at.start = now();
+	at.what = what;
+	at.bytes = total;
+	at.bytes_done = done < total ? done : total;
+	show_if_due();
+	output_unlock();
 }
 
 void

@@ -99,8 +99,12 @@ session_begin(const Options *options, Failure *failure)
 	return NULL;
 }
 
-Session *
-session_first(const Options *options, Target *target)
+/* Finds a target: target_find(), or target_find_column(). */
+typedef bool (*Find) (Session *session, const Options *options, Target *target, Failure *failure);
+
+/* Make the first connection and find the target. */
+static Session *
+begin_with(const Options *options, Target *target, Find find)
 {
 	Failure		failure;
 	Session    *session = session_begin(options, &failure);
@@ -108,12 +112,24 @@ session_first(const Options *options, Target *target)
 	if (session != NULL)
 	{
 		session->target = target;
-		if (target_find(session, options, target, &failure))
+		if (find(session, options, target, &failure))
 			return session;
 		session_end(session);
 	}
 	output_message(&failure);
 	return NULL;
+}
+
+Session *
+session_first(const Options *options, Target *target)
+{
+	return begin_with(options, target, target_find);
+}
+
+Session *
+session_column(const Options *options, Target *target)
+{
+	return begin_with(options, target, target_find_column);
 }
 
 Session *

@@ -86,6 +86,9 @@ typedef struct Session
 /* Make the first connection and find the target; NULL after a failure, which the user was told. */
 extern Session *session_first(const Options *options, Target *target);
 
+/* The same of a verb that needs the column only: the target has no names. */
+extern Session *session_column(const Options *options, Target *target);
+
 /* The password that the user typed, or NULL. */
 extern const char *session_password(void);
 
@@ -170,7 +173,12 @@ extern bool target_find_table(Session *session, const Options *options, Target *
 /* Find the schema of the extension. */
 extern bool target_find_extension(Session *session, Target *target, Failure *failure);
 
-/* Find table and columns; false with the reason if one is missing or not unique. */
+/*
+ * Find table and columns; false with the reason if one is missing or not unique.  column: only
+ * those of the files.
+ */
+extern bool target_find_column(Session *session, const Options *options, Target *target,
+							   Failure *failure);
 extern bool target_find(Session *session, const Options *options, Target *target, Failure *failure);
 
 #endif							/* SECUREFILE_SESSION_H */

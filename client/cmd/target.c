@@ -254,16 +254,22 @@ find_key(Session *session, const Options *options, Target *target, Failure *fail
 }
 
 bool
-target_find(Session *session, const Options *options, Target *target, Failure *failure)
+target_find_column(Session *session, const Options *options, Target *target, Failure *failure)
 {
 	const char *encoding = pg_encoding_to_char(PQclientEncoding(session->conn));
 
 	memset(target, 0, sizeof(*target));
 	target->names_are_utf8 = strcmp(encoding, "UTF8") == 0;
-	if (!target_find_extension(session, target, failure) ||
-		!target_find_table(session, options, target, failure) ||
-		!find_distribution(session, target, failure) ||
-		!find_column(session, options, target, failure) ||
+	return target_find_extension(session, target, failure) &&
+		target_find_table(session, options, target, failure) &&
+		find_distribution(session, target, failure) &&
+		find_column(session, options, target, failure);
+}
+
+bool
+target_find(Session *session, const Options *options, Target *target, Failure *failure)
+{
+	if (!target_find_column(session, options, target, failure) ||
 		!find_key(session, options, target, failure) ||
 		!meta_find(session, options, target, failure))
 		return false;

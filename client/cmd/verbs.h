@@ -27,6 +27,7 @@ extern int	verb_verify(const Options *options);
 extern int	verb_migrate(const Options *options);
 extern int	verb_dump(const Options *options);
 extern int	verb_restore(const Options *options);
+extern int	verb_shrink(const Options *options);
 extern int	verb_init(const Options *options);
 extern int	verb_key(const Options *options);
 

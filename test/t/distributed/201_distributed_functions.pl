@@ -7,12 +7,14 @@ use FindBin;
 use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SecurefileCommand;
 use SecurefileTest;
 use SecurefileCitus;
 use Test::More;
 
 need_citus();
 my ($coordinator, @workers) = new_nodes(2);
+enter($coordinator);
 
 sql('CREATE SCHEMA "Other place"', 'CREATE EXTENSION securefile_citus SCHEMA "Other place"',
 	'CREATE TABLE docs (id int PRIMARY KEY, seed int, len int, doc securefile(compress_low))',
@@ -51,9 +53,12 @@ sql(q{SELECT "Other place".securefile_dist_maintain('holes', 'doc')});
 ok(wait_for_sql($coordinator, q{SELECT sum(pending_bytes) = 0 FROM "Other place".securefile_dist_usage('holes', 'doc')}), 'three quarters are free');
 my ($placements, $could, $on_disk) = split /\|/, sql(q{SELECT count(*), sum(releasable_bytes), sum(disk_bytes) FROM "Other place".securefile_dist_shrink_estimate('holes', 'doc')});
 ok($placements == 4 && $could > mb(2), "shrink_estimate: $could bytes of four shards");
-sql(q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'release')});
+ends(0, qr/^ +[0-9.]+ MB can be given back/m, 'the command says so, too', 'shrink', '-t', 'holes', '--estimate');
+sql(q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'release', 1000000000)});
 cmp_ok(sql(q{SELECT sum(disk_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')}), '<=', $on_disk - $could * 0.9, 'shrink: all shards');
 is(sql('SELECT count(*) FROM holes WHERE doc::bytea = blob(id, 400000)'), 10, 'and no value');
+ends(0, qr/\Aon disk [0-9.]+ MB, before [0-9.]+ MB; files [0-9.]+ MB, before [0-9.]+ MB\n\z/, 'shrink by the command', 'shrink', '-t', 'holes');
+fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', max_bytes_per_second => -1)}, '38000', 'shard public.holes_\d+ on node .*: max_bytes_per_second .* must not be negative', 'the rate is passed on');
 fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'sh%1$sred')}, '38000', 'shard public.holes_\d+ on node .*: unrecognized mode "sh%1\$sred"', 'the mode is passed on');
 sql('DROP TABLE holes');
 

@@ -45,6 +45,7 @@ runs(0, qr/^$/, 'put', '-t', 'files', 'small');
 runs(0, qr/^$/, 'put', '-t', 'files', 'long');
 is(sql(q{SELECT count(*), sum(length(document)) FROM files}), '2|3001000', 'files up to 256 MB go through the coordinator');
 runs(3, qr/"?files"? is a distributed table, whose shards cannot be checked.*securefile_citus/s, 'verify', '-t', 'files');
+runs(3, qr/"?files"? is a distributed table, whose shards cannot be shrunk.*securefile_citus/s, 'shrink', '-t', 'files', @$_) foreach [], ['--estimate'];
 runs(0, qr//, 'rm', '-t', 'files', 'small', 'long');
 
 # ---- with it ----
