@@ -11,8 +11,31 @@
  */
 #include "base/base.h"
 
+#include "miscadmin.h"
+#include "space/pages.h"
 #include "space/reserve.h"
 #include "utils/lsyscache.h"
+
+/* Bytes of the files that are lent to processes and not used: they may write there yet. */
+static uint64
+reserved_bytes(SfSegment *seg)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	uint64		total = sfi_header(rel).total_sectors;
+	uint64		sectors = 0;
+
+	for (uint32 map = 0; map < sf_maps_of(total); map++)
+	{
+		uint32		limit = sf_block_of(sf_map_sectors_before(total, map));
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		sectors += sfi_map_reserved(SfPageMap(BufferGetPage(buf)), limit);
+		UnlockReleaseBuffer(buf);
+	}
+	sfi_segment_close(rel);
+	return sf_sectors_to_bytes(sectors);
+}
 
 /* The column's limit, and where its bytes are. */
 SF_NORETURN static void
@@ -20,6 +43,7 @@ report_full(SfSegment *seg, const SfUsage *usage)
 {
 	char	   *column = get_attname(seg->table_oid, seg->attnum, true);
 	char	   *table = get_rel_name(seg->table_oid);
+	const char *of_shards = ", and of a distributed table with securefile_dist_set_max_size()";
 
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -27,10 +51,13 @@ report_full(SfSegment *seg, const SfUsage *usage)
 					column ? column : "?", table ? table : "?",
 					sf_config_size_text(sf_space_column(seg)->options.max_bytes)),
 			 errdetail("Bytes of its files: " UINT64_FORMAT " live, " UINT64_FORMAT " pending, "
-					   UINT64_FORMAT " free, in runs that are too short or reserved by sessions. "
+					   UINT64_FORMAT " free. Of the free ones " UINT64_FORMAT
+					   " are reserved by sessions, and the others lie in runs that are too short. "
 					   "Bytes of its maps: " UINT64_FORMAT ".", usage->live_bytes,
-					   usage->pending_bytes, usage->free_bytes, usage->metadata_bytes),
-			 errhint("Delete values, and end transactions that still see deleted ones. The owner of the table can raise the limit with securefile_set_max_size().")));
+					   usage->pending_bytes, usage->free_bytes, usage->reserved_bytes,
+					   usage->metadata_bytes),
+			 errhint("Delete values, and end transactions that still see deleted ones or are about to store others. The owner of the table can raise the limit with securefile_set_max_size()%s.",
+					 sf_base_has_shells() ? of_shards : "")));
 }
 
 void
@@ -39,6 +66,8 @@ sfi_full_refuse(SfSegment *seg, uint32 need_blocks, bool remember)
 	SfUsage		usage = sf_space_usage(seg);
 
 	SF_ASSERT(sf_space_column(seg)->options.max_bytes > 0);
+	/* the two are of different moments */
+	usage.reserved_bytes = Min(reserved_bytes(seg), usage.free_bytes);
 	if (remember)
 		sfi_dispense_note_full(seg->storage, need_blocks, &usage);
 	report_full(seg, &usage);

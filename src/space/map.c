@@ -26,6 +26,7 @@
 #include "base/base.h"
 
 #include "catalog/storage.h"
+#include "port/pg_bitutils.h"
 #include "space/pages.h"
 
 SfMapRange
@@ -103,6 +104,20 @@ are_free(const SfMap *map, bool lent_valid, uint32 b)
 	SF_ASSERT(b % 8 == 0 && b + 8 <= SF_MAP_BLOCKS);
 	memcpy(&used, map->used + b, sizeof(used));
 	return used == 0 && !(lent_valid && map->lent[b / 8] != 0);
+}
+
+uint32
+sfi_map_reserved(const SfMap *map, uint32 limit)
+{
+	uint32		sectors = 0;
+
+	SF_ASSERT(limit <= SF_MAP_BLOCKS);
+	if (map->boot_id != sf_base_boot_id())
+		return 0;
+	for (uint32 b = 0; b < limit; b++)
+		if (sfi_map_is_lent(map, b))
+			sectors += SF_BLOCK_SECTORS - pg_number_of_ones[map->used[b]];
+	return sectors;
 }
 
 /*

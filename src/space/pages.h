@@ -180,6 +180,9 @@ extern bool sfi_map_is_lent(const SfMap *map, uint32 block);
 /* Is each sector of a range used, or in a block that is lent since this start of the server? */
 extern bool sfi_map_is_held(const SfMap *map, SfMapRange range);
 
+/* Sectors before block limit that are free, in blocks lent since this start of the server. */
+extern uint32 sfi_map_reserved(const SfMap *map, uint32 limit);
+
 /*
  * Next run of blocks neither used nor lent at or after *from, below limit.
  * False when there is none.  Moves *from behind it.

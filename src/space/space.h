@@ -268,6 +268,8 @@ typedef struct SfUsage
 	uint64		live_bytes;
 	uint64		pending_bytes;
 	uint64		free_bytes;
+	uint64		reserved_bytes; /* of the free ones, lent to processes: 0
+								 * unless sfi_full_refuse() has asked */
 	uint64		metadata_bytes;
 } SfUsage;
 

@@ -1,6 +1,7 @@
 # A column grows no further than its max_size: data files and pages of the segment relation
 # together.  At the limit all of the map is looked through, and any run that serves is lent,
-# before 53400 comes; what is freed is used again; 16 writers do not get past it.  TRUNCATE,
+# before 53400 comes, which says how much sessions have reserved; what is freed is used again;
+# 16 writers do not get past it.  TRUNCATE,
 # a rewrite, LIKE, partitions and their ATTACH keep the limit; the owner changes it.
 
 use strict;
@@ -43,7 +44,7 @@ make_table($node, 't', "'max_size 4 MB'");
 my ($rows, $error) = fill_up('t', 1, 200_000);
 like($error, qr/ERROR:  53400: column "doc" of table "t" has reached its limit of 4 MB/, 'the error names the limit');
 my $usage = usage($node, 't', 'doc');
-like($error, qr/DETAIL:  Bytes of its files: $usage->{live_bytes} live, $usage->{pending_bytes} pending, $usage->{free_bytes} free, .* Bytes of its maps: $usage->{metadata_bytes}\./, 'it says where the bytes are');
+like($error, qr/DETAIL:  Bytes of its files: $usage->{live_bytes} live, $usage->{pending_bytes} pending, $usage->{free_bytes} free\. Of the free ones \d+ are reserved by sessions, .* Bytes of its maps: $usage->{metadata_bytes}\./, 'it says where the bytes are');
 like($error, qr/HINT:  .*securefile_set_max_size/, 'and what the owner can do');
 cmp_ok(taken('t'), '<=', $limit, 'files and maps end before the limit');
 cmp_ok(taken('t') + 200_000 + 65536, '>', $limit, 'and no value before it');
@@ -66,6 +67,16 @@ fails_with($node, 'INSERT INTO t SELECT 2000, 1, 200000, blob(1, 200000)', '5340
 $reader->query_safe('COMMIT');
 is(sql('INSERT INTO t SELECT 2000, 2000, 200000, blob(2000, 200000) RETURNING id'), 2000, 'afterwards it is');
 $reader->quit;
+
+# what a session has begun to write counts, too, until its transaction ends
+my $writer = background($node);
+$writer->query_safe(q{BEGIN; SELECT securefile_create('t', 'doc') AS h \gset});
+$writer->query_safe('SELECT securefile_write(:h, blob(9, 1200000))');
+fails_with($node, 'INSERT INTO t SELECT i, 1, 200000, blob(1, 200000) FROM generate_series(2001, 2020) i', '53400', 'Of the free ones [1-9]\d{6,} are reserved by sessions', 'space that a session has reserved is not free');
+$writer->query_safe('ROLLBACK');
+is(sql('INSERT INTO t SELECT 2001, 2001, 1500000, blob(2001, 1500000) RETURNING id'), 2001, 'afterwards it is');
+sql('DELETE FROM t WHERE id = 2001');
+$writer->quit;
 
 # ---- the limit is changed ----
 
