@@ -1,7 +1,8 @@
 # pg_upgrade of columns with each option word, and of what else a column may have: shared
-# values, several keys, dictionaries, space that was pending and storage that was kept
-# for a slot when the server was stopped.  All values are the same afterwards, the check
-# is silent, and the columns are written to, dumped and restored.
+# values, several keys, dictionaries, a limit, files with holes, space that was pending and
+# storage that was kept for a slot when the server was stopped.  All values are the same
+# afterwards, the check is silent, the limit counts, and the columns are written to, dumped and
+# restored.
 #
 # 083 and 086 run with data checksums, by --copy, by --link, and by --swap where there is
 # that; so here is a cluster without checksums.  SECUREFILE_UPGRADES=all: all ways, with
@@ -32,6 +33,8 @@ my %options = ((map { ("o_$_" => $_) } @words),
 	rewrapped => 'encrypt, deduplicate',
 	rewritten => 'compress',
 	truncated => '',
+	limited => q{compress, 'max_size 1 MB'},
+	holes => q{'max_size 9 MB'},
 	pending => 'nocache');
 my @tables = sort keys %options;
 
@@ -67,6 +70,13 @@ sub make_contents
 	$sql->("UPDATE destroyed SET doc = NULL", "SELECT securefile_shred('destroyed', 'doc')");
 	$sql->("DELETE FROM destroyed", insert('destroyed', 1, 18));
 	$sql->("SELECT securefile_rewrap('rewrapped', 'doc', 'second')");
+
+	# a limit that was raised while a view used the column, and files with holes
+	$sql->('CREATE VIEW over_limited AS SELECT id, doc FROM limited', q{SELECT securefile_set_max_size('limited', 'doc', '6 MB')});
+	fill($node, 'holes', 21, 40, 300_000);
+	$sql->('DELETE FROM holes WHERE id BETWEEN 21 AND 39');
+	settle($node, 'holes', 'doc');
+	$node->safe_psql('postgres', q{CALL securefile_shrink('holes', 'doc')});
 
 	# storage that a slot needs when it is replaced
 	$sql->("SELECT pg_create_logical_replication_slot('lags', 'test_decoding')");
@@ -108,6 +118,24 @@ sub all_silent
 
 sub kept_files { my ($node) = @_; return join ' ', glob($node->data_dir . '/pg_securefile/*/*/*/kept*'); }
 
+# Insert values until one is refused; one test for each of what the limit promises.
+sub keeps_to_limit
+{
+	my ($node, $table, $mb, $name) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', "DO \$\$ BEGIN FOR i IN 10001..10100 LOOP INSERT INTO $table VALUES (i, i, 250000, blob(i, 250000)); COMMIT; END LOOP; END \$\$",
+		extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	like($err, qr/53400: column "doc" of table "$table" has reached its limit of $mb MB/, "$name: $table is refused more");
+	my $usage = usage($node, $table, 'doc');
+	my $taken = $usage->{file_bytes} + $usage->{metadata_bytes};
+	cmp_ok($taken, '<=', mb($mb), "$name: $table keeps to its limit");
+	cmp_ok($taken, '>', mb($mb - 1), "$name: and uses it up");
+	rows_right($node, "$table WHERE id > 10000", $node->safe_psql('postgres', "SELECT count(*) FROM $table WHERE id > 10000"), "$name: $table");
+	$node->safe_psql('postgres', "DELETE FROM $table WHERE id > 10000");
+	return;
+}
+
+sub disk { return split /\|/, $_[0]->safe_psql('postgres', q{SELECT file_bytes, disk_bytes FROM securefile_usage('holes', 'doc')}); }
+
 # ---- one upgrade ----
 
 sub try
@@ -128,6 +156,8 @@ sub try
 	like($details, qr/^shares\|[1-9]/m, "$name: and shared ones");
 	isnt(kept_files($old), '', "$name: storage is kept");
 	cmp_ok(usage($old, 'pending', 'doc')->{pending_bytes}, '>', 0, "$name: space is pending");
+	my ($length, $on_disk) = disk($old);
+	cmp_ok($on_disk, '<', $length / 2, "$name: files have holes: $on_disk of $length bytes");
 	# from 17 on pg_upgrade takes slots along that have sent everything
 	my $slot = $old->pg_version >= 17;
 	$old->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('goes_along', 'test_decoding')}) if $slot;
@@ -142,6 +172,13 @@ sub try
 	is(contents($new), $want, "$name: all values are the same");
 	is(details($new), $details, "$name: and so is the way they are stored");
 	all_silent($new, $name);
+	is((disk($new))[0], $length, "$name: files with holes have their length");
+	# what was moved has its holes still
+	cmp_ok((disk($new))[1], '<=', $on_disk + mb(1), "$name: and their holes");
+	is($new->safe_psql('postgres', q{SELECT string_agg(format_type(atttypid, atttypmod), ' ') FROM pg_attribute WHERE attrelid IN ('limited'::regclass, 'over_limited'::regclass) AND attname = 'doc'}),
+		join(' ', (q{securefile(compress, 'max_size 6 MB')}) x 2), "$name: the limit is there, in the view, too");
+	keeps_to_limit($new, 'limited', 6, $name);
+	keeps_to_limit($new, 'holes', 9, $name);
 	$new->safe_psql('postgres', "ALTER SYSTEM SET securefile.monitor = on;\nSELECT pg_reload_conf()");
 	if ($slot)
 	{
