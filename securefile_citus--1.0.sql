@@ -332,6 +332,47 @@ COMMENT ON FUNCTION securefile_dist_rewrite(regclass, name, text)
 	IS 'securefile_rewrite() of a column of a distributed table: all shards, and with a logging mode (logging, filesystem_like_logging) then the table itself on all nodes; if it fails half-way it can be called again, and securefile_dist_columns shows what is left in the old mode; returns the number of rows changed in each shard';
 
 -- ---------------------------------------------------------------------
+-- the limit
+-- ---------------------------------------------------------------------
+
+-- The lock on the shell keeps moves and splits away: they make new shards like it.
+CREATE FUNCTION securefile_dist_set_shell_max_size("table" regclass, "column" name, max_size text) RETURNS void
+LANGUAGE c VOLATILE
+AS '$libdir/securefile';
+COMMENT ON FUNCTION securefile_dist_set_shell_max_size(regclass, name, text)
+	IS 'changes the limit of a column of the shell of a distributed table on this node, and not of shards; internal';
+
+CREATE FUNCTION securefile_dist_set_max_size("table" regclass, "column" name, max_size text,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
+) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM @extschema@.securefile_dist_require("table", "column");
+	IF EXISTS (SELECT FROM pg_dist_local_group WHERE groupid <> 0) THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('the limit of table "%s" can be changed only on the coordinator', "table"),
+			DETAIL = 'Citus makes new shards there, like the table of that node.',
+			HINT = 'Connect to the coordinator.';
+	END IF;
+	PERFORM @extschema@.securefile_dist_set_shell_max_size("table", "column", max_size);
+	RETURN QUERY
+		SELECT s.shardid, s.shard_name, s.nodename, s.nodeport
+		FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_set_max_size(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text)::pg_catalog.text)'::text,
+			max_size, true) s;
+	-- the shell of this node waits for nobody but this transaction
+	PERFORM @extschema@.securefile_dist_on_nodes(
+		'SELECT pg_catalog.to_jsonb(pg_catalog.count(%2$s.securefile_dist_set_shell_max_size(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text)::pg_catalog.text))'
+		' FROM pg_catalog.pg_dist_local_group WHERE groupid OPERATOR(pg_catalog.<>) 0'::text,
+		ARRAY["table"::text, "column"::text, max_size]);
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_set_max_size(regclass, name, text)
+	IS 'securefile_set_max_size() of a column of a distributed table, on the coordinator: the limit of each shard, and of the table itself on all nodes; if it fails half-way it can be called again, and securefile_dist_columns shows the shards that are left with the old limit';
+
+-- ---------------------------------------------------------------------
 -- dictionaries and keys: each shard has its own
 -- ---------------------------------------------------------------------
 
@@ -639,17 +680,20 @@ COMMENT ON FUNCTION securefile_dist_all(text)
 CREATE VIEW securefile_dist_columns AS
 SELECT d."table", c.attname, d.shardid, d.nodename, d.nodeport,
 	c.options, c.tablespace, c.logging, c.cache, c.object_bytes, c.file_bytes, c.plain_bytes, c.ratio,
-	c.logging IS DISTINCT FROM CASE
-		WHEN pg_catalog.format_type(a.atttypid, a.atttypmod) OPERATOR(pg_catalog.~) 'filesystem_like_logging'
-		THEN 'filesystem_like_logging' ELSE 'logging' END AS differs_in_logging
+	c.logging IS DISTINCT FROM CASE WHEN b.words OPERATOR(pg_catalog.~) 'filesystem_like_logging'
+		THEN 'filesystem_like_logging' ELSE 'logging' END AS differs_in_logging,
+	pg_catalog.substring(c.options, 'max_size [^'']*') IS DISTINCT FROM pg_catalog.substring(b.words, 'max_size [^'']*')
+		AS differs_in_limit
 FROM securefile_dist_all('securefile_columns'::pg_catalog.text) d
 	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(d.row_json) c(attname name, options text, tablespace name,
 		logging text, cache text, object_bytes bigint, file_bytes bigint, plain_bytes bigint, ratio double precision)
 	JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) d."table"
 		AND a.attname OPERATOR(pg_catalog.=) c.attname
+	CROSS JOIN LATERAL (SELECT pg_catalog.format_type(t.type, t.modifier) AS words
+		FROM securefile_dist_base_type(a.atttypid, a.atttypmod) t) b
 WHERE c.file_bytes IS NOT NULL;
 COMMENT ON VIEW securefile_dist_columns
-	IS 'securefile_columns for the shards of all nodes: sizes in bytes; differs_in_logging: securefile_dist_rewrite() has not come to this shard, or to the table';
+	IS 'securefile_columns for the shards of all nodes: sizes in bytes; differs_in_logging: securefile_dist_rewrite() has not come to this shard, or to the table; differs_in_limit: likewise securefile_dist_set_max_size()';
 GRANT SELECT ON securefile_dist_columns TO PUBLIC;
 
 CREATE VIEW securefile_dist_stat AS

@@ -87,6 +87,9 @@ extern bool sf_base_is_shell(Oid table_oid);
 /* May there be shells in this database? */
 extern bool sf_base_has_shells(void);
 
+/* Until the transaction ends, no node of Citus is added or goes, if there is Citus. */
+extern void sf_base_lock_nodes(void);
+
 /*
  * Catalogs of Citus are found by their names, and so are their columns and indexes.  The number
  * of a column, ERROR if there is none; the rows whose column is equal to a key, of which equal is

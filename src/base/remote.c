@@ -30,6 +30,7 @@
 #define SHELLS			"pg_dist_partition"
 #define SHELLS_INDEX	"pg_dist_partition_logical_relid_index"
 #define SHELLS_TABLE	"logicalrelid"
+#define NODES			"pg_dist_node"
 
 AttrNumber
 sf_base_column_number(Relation catalog, const char *column)
@@ -88,6 +89,15 @@ sf_base_is_shell(Oid table_oid)
 	found = has_row(catalog, table_oid);
 	relation_close(catalog, AccessShareLock);
 	return found;
+}
+
+void
+sf_base_lock_nodes(void)
+{
+	Oid			nodes = get_relname_relid(NODES, PG_CATALOG_NAMESPACE);
+
+	if (OidIsValid(nodes))
+		LockRelationOid(nodes, RowShareLock);
 }
 
 void

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * dependent_views.c
- *	  Views over a column whose type modifier has changed, and indexes with expressions.
+ *	  Views over a column whose type modifier has changed.
  *
  * PostgreSQL refuses to change the type of a column that a view uses: what the view has stored
  * of it would be wrong.  A type modifier is in three places of a view: its own columns, the
  * expressions of its rule, and the same of views over it.  The first one matters most, since
  * pg_dump writes it where views depend on each other in a circle of objects, and CREATE OR
- * REPLACE VIEW compares it.  The second one decides whether an expression is that of an index.
+ * REPLACE VIEW compares it.  The second one decides whether an expression is that of an index
+ * (dependent_expressions.c).
  *
  * So the definition of each view is read again from its own text, as a restore would do, and
  * stored in its place.  The view stays what it is: its OID, owner, rights and options.
@@ -17,30 +18,23 @@
 #include "base/base.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_rewrite.h"
 #include "commands/view.h"
 #include "ddl/objects.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
-#include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
-
-/* ---- views ---- */
 
 /* The view, materialized or not, that a rule is the definition of; InvalidOid: another rule. */
 static Oid
@@ -168,79 +162,4 @@ sfi_ddl_renew_views(Oid relid, AttrNumber attnum)
 	check_stack_depth();
 	foreach(cell, views_over(relid, attnum))
 		renew_view(lfirst_oid(cell));
-}
-
-/* ---- expressions of indexes ---- */
-
-/* A column, and its new type modifier. */
-typedef struct Retyped
-{
-	AttrNumber	attnum;
-	int32		typmod;
-} Retyped;
-
-/* Of an expression over one table: the same with the new type modifier. */
-static Node *
-retype(Node *node, void *arg)
-{
-	const Retyped *to = arg;
-
-	if (node != NULL && IsA(node, Var) && ((Var *) node)->varattno == to->attnum)
-	{
-		Var		   *var = copyObject((Var *) node);
-
-		SF_ASSERT(var->varno == 1 && var->varlevelsup == 0);
-		var->vartypmod = to->typmod;
-		return (Node *) var;
-	}
-	return expression_tree_mutator(node, retype, arg);
-}
-
-/* Change one index, if it has expressions or a condition. */
-static void
-renew_index(Relation pg_index, Oid indexrelid, Retyped *to)
-{
-	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	HeapTuple	tuple = SearchSysCacheCopy1(INDEXRELID, ObjectIdGetDatum(indexrelid));
-	Datum		values[Natts_pg_index] = {0};
-	bool		nulls[Natts_pg_index] = {false};
-	bool		replace[Natts_pg_index] = {false};
-	bool		any = false;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "could not find index %u", indexrelid);
-	for (int i = 0; i < lengthof(columns); i++)
-	{
-		int			at = columns[i] - 1;
-		bool		isnull;
-		Datum		stored = SysCacheGetAttr(INDEXRELID, tuple, columns[i], &isnull);
-		Node	   *node;
-
-		if (isnull)
-			continue;
-		node = retype(stringToNode(TextDatumGetCString(stored)), to);
-		values[at] = CStringGetTextDatum(nodeToString(node));
-		replace[at] = any = true;
-	}
-	if (any)
-	{
-		tuple = heap_modify_tuple(tuple, RelationGetDescr(pg_index), values, nulls, replace);
-		CatalogTupleUpdate(pg_index, &tuple->t_self, tuple);
-	}
-}
-
-void
-sfi_ddl_renew_indexes(Oid relid, AttrNumber attnum, int32 typmod)
-{
-	Relation	rel = relation_open(relid, NoLock);
-	Relation	pg_index = table_open(IndexRelationId, RowExclusiveLock);
-	Retyped		to = {attnum, typmod};
-	ListCell   *cell;
-
-	SF_ASSERT(CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true));
-	foreach(cell, RelationGetIndexList(rel))
-		renew_index(pg_index, lfirst_oid(cell), &to);
-	table_close(pg_index, RowExclusiveLock);
-	relation_close(rel, NoLock);
-	CommandCounterIncrement();
 }

@@ -85,12 +85,13 @@ extern void sfi_ddl_set_typmod(Oid relid, AttrNumber attnum, int32 typmod);
 
 /* ---- dependent_views.c: the type modifier of a column has changed ---- */
 
-/*
- * views: those over the column get the same modifier, and so on.  Locks them exclusively.
- * indexes: expressions and conditions of those of the table, which is locked, name the new one.
- */
+/* Views over the column get the same modifier, and so on.  Locks them exclusively. */
 extern void sfi_ddl_renew_views(Oid relid, AttrNumber attnum);
-extern void sfi_ddl_renew_indexes(Oid relid, AttrNumber attnum, int32 typmod);
+
+/* ---- dependent_expressions.c: the same, of what is stored with the table ---- */
+
+/* Expressions of indexes, policies and so on name the new one.  The table is locked. */
+extern void sfi_ddl_renew_expressions(Oid relid, AttrNumber attnum, int32 typmod);
 
 /* ---- writing.c: the table and the column that a function is called with ---- */
 
@@ -101,14 +102,18 @@ extern void sfi_ddl_renew_indexes(Oid relid, AttrNumber attnum, int32 typmod);
  * sf_ddl_require_owner() and sf_ddl_find_column().  Takes no lock, so call it
  * again when the table is locked.
  */
+extern void sfi_ddl_require_named_column(Oid table_oid, const char *column);
+
+/* The same, and ERROR if its values lie elsewhere: see sf_base_refuse_remote(). */
 extern void sfi_ddl_require_column(Oid table_oid, const char *column);
 
 /*
- * The same, and ERROR if the column has its options from elsewhere: INVALID_TABLE_DEFINITION
- * from a parent, WRONG_OBJECT_TYPE from a domain.  what: of the column cannot be changed.
+ * ERROR if a column, which is there, has its options from elsewhere: INVALID_TABLE_DEFINITION
+ * from more parents than those that are changed with it, WRONG_OBJECT_TYPE from a domain or from
+ * the type of the table.  what: of the column cannot be changed.
  */
-extern void sfi_ddl_require_own_options(Oid relid, const char *column, const char *what,
-										const char *function);
+extern void sfi_ddl_require_own_options(Oid relid, const char *column, int parents,
+										const char *what, const char *function);
 
 /* ---- segment_relation.c, segment_am.c: the segment relation ---- */
 

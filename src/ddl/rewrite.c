@@ -65,10 +65,9 @@ parse_logging(const char *word)
 static void
 require_rewritable(Oid relid, const char *column, LoggingWish wish)
 {
-	if (wish == KEEP_LOGGING)
-		sfi_ddl_require_column(relid, column);
-	else
-		sfi_ddl_require_own_options(relid, column, "logging mode", "securefile_rewrite()");
+	sfi_ddl_require_column(relid, column);
+	if (wish != KEEP_LOGGING)
+		sfi_ddl_require_own_options(relid, column, 0, "logging mode", "securefile_rewrite()");
 }
 
 /*

@@ -11,6 +11,9 @@
  * Of a table by itself, readers and writers go on.  A session that is between a parent and its
  * child would find two types that differ, so trees of tables are locked from everybody.
  *
+ * Of a distributed table, securefile_citus calls the first function here for each shard and
+ * the second one for the shell of each node (base/remote.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -25,22 +28,48 @@
 #include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_set_max_size);
+PG_FUNCTION_INFO_V1(securefile_dist_set_shell_max_size);
 
-/* Lock a table, and all that inherits from it; returns them. */
+/*
+ * Of a shell that stands by itself.  A move of a shard makes the new one like the shell of the
+ * coordinator, with ShareUpdateExclusiveLock there, or RowExclusiveLock from Citus 13.2 on.
+ */
+#define SHELL_LOCK	ShareRowExclusiveLock
+
+/* ERROR unless the limit of the column is that of the table itself, and the user's to change. */
+static void
+require_limit(Oid relid, const char *column, bool shell)
+{
+	if (shell)
+		sfi_ddl_require_named_column(relid, column);
+	else
+		sfi_ddl_require_column(relid, column);
+	if (shell && !sf_base_is_shell(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a distributed table", get_rel_name(relid))));
+	sfi_ddl_require_own_options(relid, column, 0, "limit", shell ?
+								"securefile_dist_set_max_size()" : "securefile_set_max_size()");
+}
+
+/* Lock a table, and all that inherits from it; returns them, and of each its number of parents. */
 static List *
-lock_tables(Oid relid)
+lock_tables(Oid relid, bool shell, List **parents)
 {
 	bool		alone = get_rel_relkind(relid) == RELKIND_RELATION && !has_subclass(relid);
-	LOCKMODE	lockmode = alone ? ShareUpdateExclusiveLock : AccessExclusiveLock;
+	LOCKMODE	of_alone = shell ? SHELL_LOCK : ShareUpdateExclusiveLock;
+	LOCKMODE	lockmode = alone ? of_alone : AccessExclusiveLock;
 	List	   *tables;
 
+	if (shell)
+		sf_base_lock_nodes();
 	LockRelationOid(relid, lockmode);
-	tables = find_all_inheritors(relid, lockmode, NULL);
+	tables = find_all_inheritors(relid, lockmode, parents);
 	/* it may have got a child while we waited */
 	if (alone && list_length(tables) > 1)
 	{
 		LockRelationOid(relid, AccessExclusiveLock);
-		tables = find_all_inheritors(relid, AccessExclusiveLock, NULL);
+		tables = find_all_inheritors(relid, AccessExclusiveLock, parents);
 	}
 	return tables;
 }
@@ -57,22 +86,23 @@ set_size(Oid relid, const char *column, const char *size)
 	get_atttypetypmodcoll(relid, attnum, &typid, &typmod, &collation);
 	typmod = sf_config_with_max_size(typmod, size);
 	sfi_ddl_set_typmod(relid, attnum, typmod);
-	sfi_ddl_renew_indexes(relid, attnum, typmod);
+	sfi_ddl_renew_expressions(relid, attnum, typmod);
 }
 
 /*
- * securefile_set_max_size(table regclass, column name, max_size text) returns void
- *
- * Views come last: one may be over several of the tables.
+ * Change the size in a table, and in all that inherits from it.  Views come last: one may be over
+ * several of the tables.
  */
-Datum
-securefile_set_max_size(PG_FUNCTION_ARGS)
+static void
+set_max_size(FunctionCallInfo fcinfo, bool shell)
 {
 	Oid			relid;
 	char	   *column;
 	char	   *size;
 	List	   *tables;
+	List	   *parents;
 	ListCell   *cell;
+	ListCell   *parents_cell;
 
 	sf_base_refuse_nulls(fcinfo, 0, 2, "table, column and size");
 	relid = PG_GETARG_OID(0);
@@ -80,15 +110,34 @@ securefile_set_max_size(PG_FUNCTION_ARGS)
 	size = text_to_cstring(PG_GETARG_TEXT_PP(2));
 	sf_base_require_writes("securefile_set_max_size()");
 	sf_base_require_preload();
-	sfi_ddl_require_own_options(relid, column, "limit", "securefile_set_max_size()");
-	tables = lock_tables(relid);
+	require_limit(relid, column, shell);
+	tables = lock_tables(relid, shell, &parents);
 	/* it may have been dropped, or changed, while we waited */
-	sfi_ddl_require_own_options(relid, column, "limit", "securefile_set_max_size()");
-	foreach(cell, tables)
+	require_limit(relid, column, shell);
+	forboth(cell, tables, parents_cell, parents)
+	{
 		sf_ddl_require_owner(lfirst_oid(cell));
+		sfi_ddl_require_own_options(lfirst_oid(cell), column, lfirst_int(parents_cell), "limit",
+									"securefile_set_max_size()");
+	}
 	foreach(cell, tables)
 		set_size(lfirst_oid(cell), column, size);
 	foreach(cell, tables)
 		sfi_ddl_renew_views(lfirst_oid(cell), get_attnum(lfirst_oid(cell), column));
+}
+
+/* securefile_set_max_size(table regclass, column name, max_size text) returns void */
+Datum
+securefile_set_max_size(PG_FUNCTION_ARGS)
+{
+	set_max_size(fcinfo, false);
+	PG_RETURN_VOID();
+}
+
+/* securefile_dist_set_shell_max_size(table regclass, column name, max_size text) returns void */
+Datum
+securefile_dist_set_shell_max_size(PG_FUNCTION_ARGS)
+{
+	set_max_size(fcinfo, true);
 	PG_RETURN_VOID();
 }

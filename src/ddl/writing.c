@@ -35,7 +35,7 @@ sf_ddl_require_owner(Oid table_oid)
 }
 
 void
-sfi_ddl_require_column(Oid table_oid, const char *column)
+sfi_ddl_require_named_column(Oid table_oid, const char *column)
 {
 	char	   *name = get_rel_name(table_oid);
 	char		relkind = get_rel_relkind(table_oid);
@@ -51,37 +51,73 @@ sfi_ddl_require_column(Oid table_oid, const char *column)
 	sf_ddl_require_owner(table_oid);
 	sf_base_refuse_other_temp(table_oid);
 	(void) sf_ddl_find_column(table_oid, column);
-	sf_base_refuse_remote(table_oid);
 }
 
 void
-sfi_ddl_require_own_options(Oid relid, const char *column, const char *what, const char *function)
+sfi_ddl_require_column(Oid table_oid, const char *column)
 {
-	HeapTuple	tuple;
+	sfi_ddl_require_named_column(table_oid, column);
+	sf_base_refuse_remote(table_oid);
+}
+
+/* Is this a table of a composite type (CREATE TABLE .. OF)? */
+static bool
+is_typed(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		typed;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find relation %u", relid);
+	typed = OidIsValid(((Form_pg_class) GETSTRUCT(tuple))->reloftype);
+	ReleaseSysCache(tuple);
+	return typed;
+}
+
+/* A column that has its options from parents, of which some are not changed with it. */
+SF_NORETURN static void
+refuse_inherited(Oid relid, const char *column, int parents, const char *what,
+				 const char *function)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+			 errmsg("cannot change the %s of inherited column \"%s\" of table \"%s\"", what, column,
+					get_rel_name(relid)),
+			 parents > 0 ? errdetail("The table has the column from another parent, too.") : 0,
+			 parents > 0 ? 0 : errhint("Call %s for the parent table.", function)));
+}
+
+void
+sfi_ddl_require_own_options(Oid relid, const char *column, int parents, const char *what,
+							const char *function)
+{
+	HeapTuple	tuple = SearchSysCacheAttName(relid, column);
 	Form_pg_attribute att;
 	bool		inherited;
 	bool		domain;
 
-	sfi_ddl_require_column(relid, column);
-	tuple = SearchSysCacheAttName(relid, column);
+	SF_ASSERT(parents >= 0);
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
 	att = (Form_pg_attribute) GETSTRUCT(tuple);
-	inherited = att->attinhcount > 0;
+	inherited = att->attinhcount > parents;
 	domain = get_typtype(att->atttypid) != TYPTYPE_BASE;
 	ReleaseSysCache(tuple);
 
 	if (inherited)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
-				 errmsg("cannot change the %s of inherited column \"%s\"", what, column),
-				 errhint("Call %s for the parent table.", function)));
+		refuse_inherited(relid, column, parents, what, function);
 	if (domain)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot change the %s of column \"%s\", whose type is a domain", what, column),
 				 errdetail("The options of the column are those of the domain."),
 				 errhint("Change the type of the column to bytea first, and then to securefile with the options wanted.")));
+	if (is_typed(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot change the %s of column \"%s\" of a typed table", what, column),
+				 errdetail("The options of the column are those of the composite type."),
+				 errhint("Use ALTER TYPE .. ALTER ATTRIBUTE .. CASCADE.")));
 }
 
 AttrNumber

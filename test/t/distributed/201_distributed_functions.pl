@@ -1,5 +1,5 @@
 # The extension securefile_citus: functions and views over all shards, a node that cannot be
-# asked, a damaged shard, the logging mode of shards and shells, costs of shards.
+# asked, a damaged shard, the logging mode and the limit of shards and shells, costs of shards.
 
 use strict;
 use warnings;
@@ -108,6 +108,83 @@ is(sql(q{SELECT count(*) FROM "Other place".securefile_dist_columns WHERE differ
 is($workers[1]->safe_psql('postgres', q{SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'docs'::regclass AND attname = 'doc'}),
 	'securefile(compress_low)', 'so are the shells');
 
+# ---- the limit ----
+
+# The type of column doc in all tables of a pattern, on each node: shells, their views and shards.
+sub types
+{
+	my ($pattern) = @_;
+	return join ' ', map { $_->safe_psql('postgres', qq{SET citus.override_table_visibility = off;
+		SELECT string_agg(DISTINCT format_type(a.atttypid, a.atttypmod), ' and ') FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		WHERE c.relname ~ '^($pattern)(_[0-9]+)?\$' AND c.relkind IN ('r', 'p', 'v') AND a.attname = 'doc' AND NOT a.attisdropped}) } $coordinator, @workers;
+}
+
+sub limited { return join ' ', ("securefile($_[0])") x 3; }
+my $set = '"Other place".securefile_dist_set_max_size';
+sql('CREATE TABLE lim (id int PRIMARY KEY, seed int, len int, doc securefile(compress_low))', q{SELECT create_distributed_table('lim', 'id', colocate_with => 'none')},
+	'CREATE VIEW over_lim AS SELECT id, doc FROM lim', q{CREATE TABLE limited (id int PRIMARY KEY, doc securefile('max_size 64 GB'))}, q{SELECT create_distributed_table('limited', 'id')});
+fill($coordinator, 'lim', 1, 30, '1000 * i * i % 300000');
+is(types('limited'), limited(q{'max_size 64 GB'}), 'shells and shards of a new table have its limit');
+is(sql(qq{SELECT count(*), count(DISTINCT shardid), count(DISTINCT nodeport) FROM $set('lim', 'doc', '1 MB')}), '4|4|2', 'a row for each shard');
+is(types('lim|over_lim'), limited(q{compress_low, 'max_size 1 MB'}), 'all shells, views and shards have it');
+rows_right($coordinator, 'lim', 30, 'limited');
+# a COPY would tell neither the code nor the hint
+my $fill = 'DO $$ BEGIN FOR i IN 101..%d LOOP INSERT INTO lim VALUES (i, i, 300000, noise(i, 300000)); END LOOP; END $$';
+fails_with($coordinator, sprintf($fill, 120), '53400', 'column "doc" of table "lim_\d+" has reached its limit of 1 MB.*securefile_dist_set_max_size',
+	'a shard at its limit says so, and which function to call');
+
+# a move waits for the function, as new shards are made like the shell
+my ($moved, $from) = split /\|/, sql(q{SELECT shardid, nodeport FROM pg_dist_shard_placement JOIN pg_dist_shard USING (shardid) WHERE logicalrelid = 'lim'::regclass ORDER BY 1 LIMIT 1});
+my ($to) = grep { $_ != $from } map { $_->{_port} } @workers;
+my $move = "SELECT citus_move_shard_placement($moved, '$coordinator->{_host}', $from, '$coordinator->{_host}', $to, shard_transfer_mode => 'block_writes')";
+my $setter = background($coordinator);
+my $mover = background($coordinator);
+$setter->query_safe(qq{BEGIN; SELECT count(*) FROM $set('lim', 'doc', '2 MB')});
+ok(waits_for_lock($coordinator, $mover, $move), 'a move waits');
+$setter->query_safe('COMMIT');
+$mover->query('SELECT 1');
+$_->quit foreach $setter, $mover;
+is(sql("SELECT nodeport FROM pg_dist_shard_placement WHERE shardid = $moved"), $to, 'the shard has moved');
+sql('CALL citus_cleanup_orphaned_resources()');
+is(types('lim|over_lim'), limited(q{compress_low, 'max_size 2 MB'}), 'where it is now, it has the limit');
+sql(qq{SELECT citus_split_shard_by_split_points($moved, (SELECT ARRAY[((shardminvalue::bigint + shardmaxvalue::bigint) / 2)::text] FROM pg_dist_shard WHERE shardid = $moved),
+	(SELECT ARRAY[nodeid, nodeid] FROM pg_dist_node WHERE nodeport = $to), 'block_writes')}, 'CALL citus_cleanup_orphaned_resources()');
+is(types('lim|over_lim'), limited(q{compress_low, 'max_size 2 MB'}), 'so have both halves of a shard that is split');
+fails_with($coordinator, sprintf($fill, 180), '53400', 'limit of 2 MB', 'and it counts');
+sql(qq{SELECT $set('lim', 'doc', '5 GB')}, 'INSERT INTO lim SELECT i, i, 300000, noise(i, 300000) FROM generate_series(101, 120) i', 'DELETE FROM lim WHERE id > 100');
+
+# all kinds of tables
+sql(qq{SELECT $set('parts', 'doc', '7 GB')}, 'CREATE TABLE part3 PARTITION OF parts FOR VALUES FROM (20) TO (30)');
+is(types('parts|part[123]'), limited(q{'max_size 7 GB'}), 'partitions of shells and of shards, and one that is made afterwards');
+sql('CREATE TABLE reference (id int PRIMARY KEY, doc securefile(hash))', q{SELECT create_reference_table('reference')}, q{CREATE TABLE managed (id int PRIMARY KEY, doc securefile)},
+	q{SELECT citus_add_local_table_to_metadata('managed')}, qq{SELECT $set('reference', 'doc', '1 TB'), $set('managed', 'doc', '8 MB')});
+is(types('reference'), limited(q{hash, 'max_size 1 TB'}), 'a reference table');
+is(types('managed'), limited(q{'max_size 8 MB'}), 'a local table that Citus manages');
+sql(qq{SELECT $set('limited', 'doc', 'none')});
+is(types('limited'), join(' ', ('securefile') x 3), 'no limit');
+sql('DROP TABLE limited, reference, managed');
+
+# who, where, what
+fails_with($coordinator, qq{SELECT $set('$_->[0]', '$_->[1]', $_->[2])}, $_->[3], $_->[4])
+  foreach [ 'plain', 'doc', q{'1 MB'}, '42809', 'is not a distributed table' ], [ 'lim', 'seed', q{'1 MB'}, '42804', 'is not of type securefile' ], [ 'part1', 'doc', q{'1 MB'}, '42P16', 'Call securefile_dist_set_max_size' ],
+  [ 'lim', 'doc', q{'129 GB'}, '22023', 'nearest sizes' ], [ 'lim', 'doc', 'NULL', '22004', 'null' ];
+fails_with($coordinator, q{SELECT securefile_set_max_size('lim', 'doc', '1 MB')}, '0A000', 'securefile_dist_', 'the function for tables of one node');
+fails_with($coordinator, qq{SELECT "Other place".securefile_dist_set_shell_max_size('plain', 'doc', '1 MB')}, '42809', 'is not a distributed table');
+fails_with($workers[0], qq{SELECT $set('lim', 'doc', '1 MB')}, '0A000', 'only on the coordinator', 'on a worker');
+fails_with($coordinator, qq{BEGIN; UPDATE lim SET seed = seed WHERE id = 1; SELECT $set('lim', 'doc', '1 MB')}, '25001', 'has used distributed tables', 'after a write');
+sql('CREATE ROLE other', 'GRANT USAGE ON SCHEMA "Other place" TO other');
+fails_with($coordinator, qq{SET ROLE other; SELECT $set('lim', 'doc', '1 MB')}, '42501', 'must be owner', 'by another role');
+is(types('lim|over_lim'), limited(q{compress_low, 'max_size 5 GB'}), 'none of them has changed anything');
+
+# one shard by hand; the next call brings it in line
+my ($one, $its_port) = split /\|/, sql(q{SELECT shard_name, nodeport FROM "Other place".securefile_dist_usage('lim', 'doc') LIMIT 1});
+my $differing = q{SELECT count(*) FROM "Other place".securefile_dist_columns WHERE differs_in_limit};
+is(sql($differing), 0, 'no shard differs');
+$_->safe_psql('postgres', "SELECT securefile_set_max_size('$one', 'doc', '1 GB')") foreach grep { $_->{_port} == $its_port } @workers;
+is(sql($differing), 1, 'one by hand does');
+sql(qq{SELECT $set('lim', 'doc', '5 GB')});
+is(sql($differing), 0, 'and is brought in line');
+
 # ---- a damaged shard ----
 
 my $victim = sql(qq{SELECT id FROM docs WHERE len > 20000 AND get_shard_id_for_distribution_column('docs', id) = substring('$shard' FROM '[0-9]+\$')::bigint ORDER BY id LIMIT 1});
@@ -213,6 +290,12 @@ foreach my $call (q{securefile_dist_usage('docs', 'doc')}, q{securefile_dist_che
 	my ($rc, $out, $err) = $coordinator->psql('postgres', "SELECT * FROM \"Other place\".$call");
 	ok($rc != 0 && $err =~ /ERROR/, "a node that is down is an error: $call") or diag("$rc $out $err");
 }
+fails_with($coordinator, qq{SELECT $set('lim', 'doc', '6 GB')}, '38000', 'lim_\d+ on node', 'nor is a limit changed without an error');
 $workers[1]->start;
+is(sql(q{SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'lim'::regclass AND attname = 'doc'}), q{securefile(compress_low, 'max_size 5 GB')}, 'the coordinator has the old one');
+$coordinator->poll_query_until('postgres', 'SELECT count(*) >= 0 FROM lim');
+cmp_ok(sql($differing), '>', 0, 'shards that have the new one show');
+sql(qq{SELECT $set('lim', 'doc', '6 GB')});
+is(types('lim|over_lim'), limited(q{compress_low, 'max_size 6 GB'}), 'another call does all');
 sql('DROP EXTENSION securefile_citus');
 done_testing();
