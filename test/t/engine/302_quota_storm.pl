@@ -52,9 +52,9 @@ sql('CREATE TABLE model (name text, id int, digest bytea, PRIMARY KEY (name, id)
 			INSERT INTO model VALUES (name, id, sha256(content)) ON CONFLICT ON CONSTRAINT model_pkey DO UPDATE SET digest = excluded.digest;
 		END IF;
 	END $$;
-	-- few contents, so that some are the same
+	-- few contents, so that some are the same; one in two of them is none that could be compressed
 	CREATE FUNCTION some_content() RETURNS bytea LANGUAGE sql VOLATILE AS $$
-		SELECT CASE WHEN random() < 0.9 THEN blob(s, s * s * 7919 % 250000) END FROM (SELECT (random() * 300)::int AS s) x $$;
+		SELECT CASE WHEN random() > 0.9 THEN NULL WHEN s % 2 = 0 THEN blob(s, s * s * 7919 % 250000) ELSE noise(s, s * s * 7919 % 250000) END FROM (SELECT (random() * 300)::int AS s) x $$;
 	CREATE PROCEDURE write_on(names text[], from_seed int) LANGUAGE plpgsql AS $$
 	DECLARE
 		name text;

@@ -33,7 +33,7 @@ my %options = ((map { ("o_$_" => $_) } @words),
 	rewrapped => 'encrypt, deduplicate',
 	rewritten => 'compress',
 	truncated => '',
-	limited => q{compress, 'max_size 1 MB'},
+	limited => q{hash, 'max_size 3 MB'},
 	holes => q{'max_size 9 MB'},
 	pending => 'nocache');
 my @tables = sort keys %options;
@@ -176,7 +176,7 @@ sub try
 	# what was moved has its holes still
 	cmp_ok((disk($new))[1], '<=', $on_disk + mb(1), "$name: and their holes");
 	is($new->safe_psql('postgres', q{SELECT string_agg(format_type(atttypid, atttypmod), ' ') FROM pg_attribute WHERE attrelid IN ('limited'::regclass, 'over_limited'::regclass) AND attname = 'doc'}),
-		join(' ', (q{securefile(compress, 'max_size 6 MB')}) x 2), "$name: the limit is there, in the view, too");
+		join(' ', (q{securefile(hash, 'max_size 6 MB')}) x 2), "$name: the limit is there, in the view, too");
 	keeps_to_limit($new, 'limited', 6, $name);
 	keeps_to_limit($new, 'holes', 9, $name);
 	$new->safe_psql('postgres', "ALTER SYSTEM SET securefile.monitor = on;\nSELECT pg_reload_conf()");
