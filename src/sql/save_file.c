@@ -3,13 +3,17 @@
  * save_file.c
  *	  securefile_save(): a value into a file of the server (PostgreSQL: lo_export).
  *
- * The file is made under a name that nobody can foresee, and gets its own name when all of it is on
- * the disk:
+ * The file is made without a name, so that nothing of it is left if the server is killed.  When its
+ * data is on the disk, it gets a name that nobody can foresee, and its own name when all of it is:
  *
- *		 .securefile-<random>	--write, fsync-->	--rename-->	name	--fsync of the directory
+ *		 (no name)	--write-->	--link-->	.securefile-<random>	--fsync-->	--rename-->	name
  *
- * So the name leads to the whole value or to what was there before, whatever fails and
- * whenever the server stops; and no link or FIFO that somebody has put there is written through.
+ * After that comes the fsync of the directory.  So the name leads to the whole value or to what was
+ * there before, whatever fails and whenever the server stops; and no link or FIFO that somebody has
+ * put there is written through.  The link comes before the fsync: of a file without a name btrfs
+ * flushes the data only.  A file system that has no files without names (NFS) gets the hidden name
+ * first.
+ *
  * All steps are relative to the directory that was opened and looked at.  A symbolic link cannot
  * lead them elsewhere in between.
  *
@@ -47,7 +51,8 @@ typedef struct Save
 	int			directory;		/* -1: it is not open */
 	int			fd;				/* -1: it is not open */
 	char		hidden[32];		/* the name that nobody can foresee */
-	const char *made;			/* what goes when this fails; NULL: nothing */
+	const char *made;			/* its name, which goes when this fails; NULL:
+								 * it has none */
 	int64		at;				/* place in the file */
 	int64		written;		/* end of what was written to it */
 	int64		flushed;		/* up to there the disk was told to begin */
@@ -170,22 +175,53 @@ require_name(const Save *save)
 
 /* ---- the file ---- */
 
+static void
+choose_name(Save *save)
+{
+	uint64		random;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!pg_strong_random(&random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	snprintf(save->hidden, sizeof(save->hidden), ".securefile-%016llx",
+			 (unsigned long long) random);
+}
+
+/* The path by which a file without a name is named: good while it is open. */
+static char *
+own_path(const Save *save)
+{
+	return psprintf("/proc/self/fd/%d", save->fd);
+}
+
+/* False: the file system has no such files, or (without /proc) none could be named later. */
+static bool
+make_without_name(Save *save)
+{
+	save->fd = SF_FAULT_FAILS(io_file_open) ? -1 :
+		openat(save->directory, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC | PG_BINARY,
+			   S_IRUSR | S_IWUSR);
+	if (save->fd < 0)
+		return false;
+	if (!SF_FAULT_FAILS(io_file_stat) && access(own_path(save), F_OK) == 0)
+		return true;
+	(void) close(save->fd);
+	save->fd = -1;
+	return false;
+}
+
 /* Only the server may read it, whatever umask says. */
 static void
 make_file(Save *save)
 {
-	uint64		random;
-
 	SF_ASSERT(save->directory >= 0 && save->fd < 0 && save->made == NULL);
+	if (make_without_name(save))
+		return;
 	do
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (!pg_strong_random(&random, sizeof(random)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate random values")));
-		snprintf(save->hidden, sizeof(save->hidden), ".securefile-%016llx",
-				 (unsigned long long) random);
+		choose_name(save);
 		save->fd = SF_FAULT_FAILS(io_file_open) ? -1 :
 			openat(save->directory, save->hidden,
 				   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | PG_BINARY,
@@ -194,6 +230,15 @@ make_file(Save *save)
 	if (save->fd < 0)
 		sfi_sql_report_file("create", save->path, errno);
 	save->made = save->hidden;
+}
+
+/* An error that waiting meets must be reported: no later fsync has it again. */
+static void
+flush_range(Save *save, int64 from, int64 len, unsigned int how)
+{
+	if (SF_FAULT_FAILS(io_file_sync) ||
+		(enableFsync && sync_file_range(save->fd, from, len, how) != 0 && errno != ENOSYS))
+		sfi_sql_report_file("flush", save->path, errno);
 }
 
 /*
@@ -207,13 +252,9 @@ start_flush(Save *save)
 
 	if (save->written - save->flushed < FLUSH_BYTES)
 		return;
-	if (enableFsync)
-	{
-		(void) sync_file_range(save->fd, save->flushed, save->written - save->flushed,
-							   SYNC_FILE_RANGE_WRITE);
-		if (old > 0)
-			(void) sync_file_range(save->fd, 0, old, SYNC_FILE_RANGE_WAIT_BEFORE);
-	}
+	flush_range(save, save->flushed, save->written - save->flushed, SYNC_FILE_RANGE_WRITE);
+	if (old > 0)
+		flush_range(save, 0, old, SYNC_FILE_RANGE_WAIT_BEFORE);
 	save->flushed = save->written;
 }
 
@@ -271,11 +312,37 @@ write_value(Save *save, Datum value)
 	if (save->at > save->written &&
 		(SF_FAULT_FAILS(io_file_write) || ftruncate(save->fd, save->at) != 0))
 		sfi_sql_report_file("set the length of", save->path, errno);
-	if (SF_FAULT_FAILS(io_file_sync) || pg_fsync(save->fd) != 0)
-		sfi_sql_report_file("fsync", save->path, errno);
 }
 
 /* ---- its name ---- */
+
+/* The hidden one, unless it has it. */
+static void
+name_file(Save *save)
+{
+	bool		named = save->made != NULL;
+
+	while (!named)
+	{
+		choose_name(save);
+		named = !SF_FAULT_FAILS(io_file_place) &&
+			linkat(AT_FDCWD, own_path(save), save->directory, save->hidden, AT_SYMLINK_FOLLOW) == 0;
+		if (!named && errno != EEXIST)
+			sfi_sql_report_file("name", save->path, errno);
+	}
+	save->made = save->hidden;
+}
+
+/* All of it is on the disk after this.  The data goes there while the file has no name. */
+static void
+flush_file(Save *save)
+{
+	flush_range(save, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+				SYNC_FILE_RANGE_WAIT_AFTER);
+	name_file(save);
+	if (SF_FAULT_FAILS(io_file_sync) || pg_fsync(save->fd) != 0)
+		sfi_sql_report_file("fsync", save->path, errno);
+}
 
 /* A second name, and the first one goes. */
 static bool
@@ -325,6 +392,7 @@ save_value(Save *save, Datum value)
 	require_name(save);
 	make_file(save);
 	write_value(save, value);
+	flush_file(save);
 	place_file(save);
 }
 

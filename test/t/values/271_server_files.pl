@@ -1,16 +1,19 @@
 # Files of the server: securefile_load() and securefile_save(): contents and holes, roles, which
 # paths are refused however they are written, what becomes of a file when anything fails, and what
-# somebody else may do to a path meanwhile.
+# somebody else may do to a path meanwhile.  And saves and loads under blows at random moments;
+# SECUREFILE_SAVE_BLOWS: so many, of longer values.
 # Every version.
 
 use strict;
 use warnings;
+use Fcntl qw(O_DIRECTORY O_WRONLY);
 use FindBin;
 use lib "$FindBin::RealBin/../../perl";
 use IO::Socket::UNIX;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SecurefileRandom;
 use SecurefileTest;
 use Test::More;
 
@@ -49,6 +52,11 @@ sub entries
 # Two tests: a call fails so, and nothing new is in the directory.
 my $place = "$dir/place";
 mkdir $place;
+
+# A file is made without a name where the file system has such files (O_TMPFILE); it is given the
+# hidden one before its own.
+my $nameless = sysopen(my $probe, $place, 020000000 | O_DIRECTORY | O_WRONLY, 0600) ? 1 : 0;
+my $hidden = qr/^\.securefile-[0-9a-f]{16}$/;
 
 sub fails_clean
 {
@@ -256,7 +264,7 @@ if ($node->psql('postgres', 'SELECT securefile_fault_reset()') != 0)
 
 subtest 'failures' => sub {
 	sql(save("$dir/source"));
-	my %point = (io_file_open => 2, io_file_stat => 1, io_file_write => 3, io_file_sync => 2, io_file_place => 1, io_stat => 3, io_opendir => 1);
+	my %point = (io_file_open => 2, io_file_stat => 1, io_file_write => 3, io_file_sync => 3, io_file_place => 1 + $nameless, io_stat => 3, io_opendir => 1);
 	foreach my $point (sort keys %point)
 	{
 		foreach my $skip (0 .. $point{$point} - 1)
@@ -295,14 +303,15 @@ subtest 'failures' => sub {
 
 	# a file system that cannot rename so
 	unlink "$place/x";
-	arm($node, 'io_file_place', 'enotsup');
+	arm($node, 'io_file_place', 'enotsup', skip => $nameless);
 	is(sql(save("$place/x"), "SELECT loaded('$place/x')::bytea = blob(1, $len)"), "$len\nt", 'by a link');
 	is(entries($place), 'x', 'and the first name is gone');
 	disarm($node);
 
 	# what cannot be removed is said
 	unlink "$place/x";
-	arm($node, $_, 'error') foreach 'io_file_sync', 'io_file_remove';
+	arm($node, 'io_file_place', 'error', skip => $nameless);
+	arm($node, 'io_file_remove', 'error');
 	my ($rc, $out, $err) = $node->psql('postgres', save("$place/x"));
 	like($err, qr/WARNING:  could not remove "\.securefile-[0-9a-f]{16}"/, 'what cannot be removed');
 	disarm($node);
@@ -337,16 +346,17 @@ sub said
 }
 
 subtest 'interrupted' => sub {
-	foreach my $point ('io_file_write', 'io_file_sync', 'io_file_place')
+	foreach my $stop ([ 'io_file_write', 1 ], [ 'io_file_sync', 1 ], [ 'io_file_place', $nameless ])
 	{
-		save_stopped($point, $point eq 'io_file_write' ? 1 : 0, "$place/x");
-		like(entries($place), qr/^\.securefile-[0-9a-f]{16}$/, "a file is made, at $point");
+		my ($point, $skip) = @$stop;
+		save_stopped($point, $skip, "$place/x");
+		like(entries($place), $nameless && $point eq 'io_file_write' ? qr/^$/ : $hidden, "a file is made, at $point");
 		$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 		like(said(), qr/ERROR:  57014/, 'cancelled');
 		is(entries($place), '', 'and nothing is left');
 		disarm($node);
 
-		save_stopped($point, 0, "$place/x");
+		save_stopped($point, $skip, "$place/x");
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 		ok(session_is_gone($node, $pid), 'the session is ended');
 		is(entries($place), '', 'and nothing is left');
@@ -365,13 +375,46 @@ subtest 'interrupted' => sub {
 	$session->quit;
 };
 
+subtest 'killed' => sub {
+  SKIP:
+	{
+		skip 'the file system has no files without names', 1 unless $nameless;
+		write_file("$place/x", 'as it was');
+		foreach my $more ('', ', true')
+		{
+			my $name = $more ? 'x' : 'y';
+			save_stopped('io_file_write', 1, "$place/$name", $more);
+			kill 'KILL', $pid;
+			ok(wait_for_sql($node, "SELECT pg_postmaster_start_time() IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)"), 'the server is there again');
+			said();
+			is(entries($place) . ' ' . slurp("$place/x"), 'x as it was', "a save that was killed leaves nothing$more");
+		}
+		unlink "$place/x";
+	}
+
+	# where there are none, or no way to name them, a file has the hidden name from its beginning
+	foreach my $point ('io_file_open', 'io_file_stat')
+	{
+		save_stopped('io_file_write', 1, "$place/z");
+		like(entries($place), $nameless ? qr/^$/ : $hidden, 'usually');
+		said(1);
+		unlink "$place/z";
+		arm($node, $point, 'enotsup', skip => 1);
+		save_stopped('io_file_write', 1, "$place/z");
+		like(entries($place), $hidden, "named from the beginning, $point");
+		is(said(1), '', 'saved');
+		is(entries($place) . ' ' . sql("SELECT loaded('$place/z')::bytea = blob(1, $len)"), 'z t', 'whole, and no other file');
+		unlink "$place/z";
+	}
+};
+
 subtest 'somebody else' => sub {
 	# the name is taken meanwhile
 	foreach my $how ('renameat2', 'linkat')
 	{
 		save_stopped('io_file_sync', 0, "$place/x");
 		write_file("$place/x", 'of somebody else');
-		arm($node, 'io_file_place', 'enotsup', pid => $pid) if $how eq 'linkat';
+		arm($node, 'io_file_place', 'enotsup', pid => $pid, skip => $nameless) if $how eq 'linkat';
 		arm($node, 'io_file_sync', 'pass', pid => $pid);
 		like(said(), qr/ERROR:  42710/, "the name is taken meanwhile, $how");
 		is(slurp("$place/x"), 'of somebody else', 'and stays with who was first');
@@ -380,7 +423,7 @@ subtest 'somebody else' => sub {
 		unlink "$place/x";
 	}
 	write_file("$place/x", 'of somebody else');
-	save_stopped('io_file_place', 0, "$place/y");
+	save_stopped('io_file_place', $nameless, "$place/y");
 	symlink "$place/x", "$place/y";
 	like(said(1), qr/ERROR:  42710/, 'a link is put there meanwhile');
 	is(slurp("$place/x"), 'of somebody else', 'which is not followed');
@@ -388,7 +431,7 @@ subtest 'somebody else' => sub {
 
 	# a link in the place of the file that is to be overwritten is replaced, not followed
 	write_file("$place/y", 'old');
-	save_stopped('io_file_place', 0, "$place/y", ', true');
+	save_stopped('io_file_place', $nameless, "$place/y", ', true');
 	unlink "$place/y";
 	symlink "$place/x", "$place/y";
 	is(said(1), '', 'saved');
@@ -407,4 +450,7 @@ subtest 'somebody else' => sub {
 	unlink "$dir/moved", "$dir/moved_away/x";
 };
 
+$node->stop;
+my $blows = $ENV{SECUREFILE_SAVE_BLOWS};
+random_run('blows', 'model/saves.py', '--blows', $blows || 5, '--big', $blows ? 200 : 4);
 done_testing();
