@@ -923,11 +923,30 @@ CREATE FUNCTION securefile_usage("table" regclass, "column" name,
 COMMENT ON FUNCTION securefile_usage(regclass, name)
 	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes; disk_bytes are what the files take of the file system';
 
-CREATE PROCEDURE securefile_shrink("table" regclass, "column" name, mode text DEFAULT 'release',
-		max_bytes_per_second bigint DEFAULT 0)
+CREATE PROCEDURE securefile_shrink("table" regclass, "column" name,
+	mode text DEFAULT 'release',
+	max_bytes_per_second bigint DEFAULT 0,
+	batch_bytes bigint DEFAULT 67108864,
+	allow_decoding boolean DEFAULT false,
+	force boolean DEFAULT false
+)
 	AS 'MODULE_PATHNAME' LANGUAGE C;
-COMMENT ON PROCEDURE securefile_shrink(regclass, name, text, bigint)
-	IS 'give free space of a column back to the file system where it lies (mode "release"), no more than so many bytes a second (0: at most 200 holes a second): files keep their length and get holes; makes a checkpoint, keeps writers out while rows are looked at, and commits';
+COMMENT ON PROCEDURE securefile_shrink(regclass, name, text, bigint, bigint, boolean, boolean)
+	IS 'have a column take less of the disk, while it is in use; commits. Mode "release": free space goes back to the file system where it lies; files keep their length and get holes; makes a checkpoint, and keeps writers out while rows are looked at. Mode "move": before that, values at the end of the files are stored again in front, about batch_bytes in a transaction, and the files are cut; max_bytes_per_second: 0 as securefile.shrink_rate says; allow_decoding: also where logical replication sends whole values; force: also values that are not in WAL';
+
+CREATE FUNCTION securefile_shrink_some("table" regclass, "column" name,
+	batch_bytes bigint DEFAULT 67108864,
+	"position" text DEFAULT NULL,
+	allow_decoding boolean DEFAULT false,
+	force boolean DEFAULT false,
+	OUT moved bigint,
+	OUT moved_bytes bigint,
+	OUT skipped bigint,
+	OUT next_position text
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_shrink_some(regclass, name, bigint, text, boolean, boolean)
+	IS 'move some values from the end of a column''s files to the front, and lock no more than their rows: about batch_bytes, or as many as take 100 ms, from a position on that the last call has returned (NULL: the begin); next_position: NULL when nothing is left; securefile_maintain() cuts the files then';
 
 CREATE FUNCTION securefile_shrink_estimate("table" regclass, "column" name,
 	OUT file_bytes bigint,

@@ -161,12 +161,15 @@ sf_base_now_us(void)
 typedef void (*SfBaseStep) (void *arg);
 extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
 
-/* The same where nobody asks which damage it is: has the step succeeded? */
+/* The same, and returns any error. */
+extern ErrorData *sf_base_caught(SfBaseStep step, void *arg);
+
+/* sf_base_guarded() where nobody asks which damage it is: has the step succeeded? */
 extern bool sf_base_succeeds(SfBaseStep step, void *arg);
 
 /*
- * The same without a subtransaction, for a step that reads: it takes no xid, writes nothing,
- * and calls no function of a user.  It may take locks on relations, which stay as they
+ * sf_base_guarded() without a subtransaction, for a step that reads: it takes no xid, writes
+ * nothing, and calls no function of a user.  It may take locks on relations, which stay as they
  * would otherwise.  Works in parallel mode, and where a subtransaction would be seen: Citus
  * tells each of them to all nodes that a transaction is on, which fails during COPY.
  * After an error the caller waits for I/O that the step has left in flight.

@@ -41,7 +41,7 @@ is_damage(const ErrorData *edata)
 }
 
 ErrorData *
-sf_base_guarded(SfBaseStep step, void *arg)
+sf_base_caught(SfBaseStep step, void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -64,6 +64,13 @@ sf_base_guarded(SfBaseStep step, void *arg)
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
+	return edata;
+}
+
+ErrorData *
+sf_base_guarded(SfBaseStep step, void *arg)
+{
+	ErrorData  *edata = sf_base_caught(step, arg);
 
 	if (edata != NULL && !is_damage(edata))
 		ReThrowError(edata);

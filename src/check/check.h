@@ -56,6 +56,13 @@ extern void sf_check_release(List *locked, LOCKMODE lockmode);
  */
 extern void sf_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what);
 
+/*
+ * Give free space of a column back to the file system, in transactions of its own, with
+ * SPI_commit(), no more than most_bytes in a second (0: no limit but that of holes).  False:
+ * somebody waited for the segment relation, and the rest was left (shrink.c).
+ */
+extern bool sf_check_release_space(const SfCheckColumn *column, uint64 most_bytes);
+
 /* A column's segment relation; its segment, opened and locked like that.  ERROR: there is none. */
 extern Oid	sf_check_segment_relid(const SfCheckColumn *column);
 extern SfSegment *sf_check_open_segment(const SfCheckColumn *column, LOCKMODE lockmode);

@@ -21,7 +21,7 @@
  * header.c				the header page, which may be a stale one
  * report.c				the table of findings, and errors turned into findings
  * repair.c				securefile_repair(): check, and mend what the rows can tell
- * shrink.c				securefile_shrink(): check, and what is free goes back to the file system
+ * shrink.c				check, and what is free goes back to the file system
  *
  * The room is called from SQL only; check.h is what it shares with sql/.  Unless a
  * declaration says otherwise, its function may throw, needs a transaction, is

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * shrink.c
- *	  securefile_shrink(): free space of a column goes back to the file system.
+ *	  Mode "release" of securefile_shrink(): free space of a column goes back to the file system.
  *
- * For each table that has rows, in transactions of its own:
+ * For one table, in transactions of its own:
  *
  *	 1	what waits to be freed is, as far as it can be.  No tail is cut: that would be
  *		before the proof;
@@ -24,7 +24,6 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "catalog/pg_class.h"
 #include "check/walk.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -35,13 +34,9 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/wait_event.h"
-
-PG_FUNCTION_INFO_V1(securefile_shrink);
 
 /* A punch takes a millisecond or more, and writers of that file wait for it: 200 a second. */
 #define PUNCH_US			5000
@@ -212,7 +207,7 @@ punch(Shrink *shrink)
 
 /* Release what is free in one table. */
 static void
-shrink_table(Shrink *shrink)
+release_table(Shrink *shrink)
 {
 	show_progress(shrink);
 	resolve(shrink->column);
@@ -234,78 +229,14 @@ shrink_table(Shrink *shrink)
 	SPI_commit();
 }
 
-/* ---- securefile_shrink() ---- */
-
-/* The fourth argument: bytes a second. */
-static uint64
-most_bytes_of(FunctionCallInfo fcinfo)
+bool
+sf_check_release_space(const SfCheckColumn *column, uint64 most_bytes)
 {
-	int64		bytes = PG_ARGISNULL(3) ? 0 : PG_GETARG_INT64(3);
+	Shrink		shrink = {
+		.column = column, .context = CurrentMemoryContext, .most_bytes = most_bytes
+	};
 
-	if (bytes < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s of securefile_shrink() must not be negative", "max_bytes_per_second"),
-				 errhint("0 stands for no limit but that of %d holes a second.",
-						 1000000 / PUNCH_US)));
-	return bytes;
-}
-
-/* ERROR when it cannot be called like that, or there. */
-static void
-require_call(FunctionCallInfo fcinfo)
-{
-	CallContext *call = (CallContext *) fcinfo->context;
-	const char *mode = PG_ARGISNULL(2) ? "release" : text_to_cstring(PG_GETARG_TEXT_PP(2));
-
-	sf_base_require_preload();
-	sf_check_require_arguments(fcinfo, false);
-	PreventCommandDuringRecovery("securefile_shrink()");
-	if (strcmp(mode, "release") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unrecognized mode \"%s\" of securefile_shrink()", mode),
-				 errhint("The mode is \"release\".")));
-	if (call == NULL || !IsA(call, CallContext) || call->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("securefile_shrink() commits, and cannot run in a transaction block")));
-}
-
-/*
- * securefile_shrink(table regclass, column name, mode text, max_bytes_per_second bigint),
- *		a procedure
- */
-Datum
-securefile_shrink(PG_FUNCTION_ARGS)
-{
-	List	   *columns;
-	ListCell   *cell;
-	uint64		most_bytes;
-	bool		stopped = false;
-
-	require_call(fcinfo);
-	most_bytes = most_bytes_of(fcinfo);
-	SPI_connect_ext(SPI_OPT_NONATOMIC);
-	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
-	foreach(cell, columns)
-	{
-		Shrink		shrink = {
-			.column = lfirst(cell), .context = CurrentMemoryContext, .most_bytes = most_bytes
-		};
-
-		/* dropped since: its space is back */
-		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(shrink.column->table_oid)))
-			continue;
-		shrink_table(&shrink);
-		stopped |= shrink.stopped;
-	}
+	release_table(&shrink);
 	sf_stats_progress_end();
-	if (stopped)
-		ereport(NOTICE,
-				(errmsg("not all free space was released"),
-				 errdetail("Another session waited for the column's segment relation."),
-				 errhint("Call the procedure again.")));
-	SPI_finish();
-	PG_RETURN_VOID();
+	return !shrink.stopped;
 }

@@ -67,7 +67,8 @@ extern int	sf_key_timeout_s;	/* securefile.key_timeout */
 extern int	sf_cipher;			/* securefile.cipher, an SfCipherSetting */
 extern char *sf_fetch_from;		/* securefile.fetch_from; "": nothing is
 								 * fetched */
-extern int	sf_fetch_rate_kb;	/* securefile.fetch_rate; 0: no limit */
+extern int	sf_fetch_rate_kb;
+extern int	sf_shrink_rate_kb;	/* securefile.fetch_rate; 0: no limit */
 
 /* Define all GUCs, and act on those that act at once; called from _PG_init. */
 extern void sf_config_define(void);

@@ -31,6 +31,12 @@
 
 #define RETENTION_DEFAULT_MS	(60 * 60 * 1000)
 
+/*
+ * a second: half of what an ordinary disk takes beside others, and WAL of a segment in half a
+ * second
+ */
+#define SHRINK_DEFAULT_KB	(32 * 1024)
+
 /* the memory that a dozen sessions keep which move values of some MB */
 #define KEPT_DEFAULT_KB		(512 * 1024)
 #define KEPT_TIMEOUT_MS		10000
@@ -65,6 +71,7 @@ int			sf_key_timeout_s = 30;
 int			sf_cipher = SF_CIPHER_SETTING_AUTO;
 char	   *sf_fetch_from = NULL;
 int			sf_fetch_rate_kb = 0;
+int			sf_shrink_rate_kb = SHRINK_DEFAULT_KB;
 
 static const struct config_enum_entry io_methods[] = {
 	{"sync", SF_IO_METHOD_SYNC, false},
@@ -243,6 +250,11 @@ define_background(void)
 							"0: no limit.",
 							&sf_fetch_rate_kb, 0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.shrink_rate",
+							"Most data that securefile_shrink() moves in a second.",
+							"0: no limit.",
+							&sf_shrink_rate_kb, SHRINK_DEFAULT_KB, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("securefile.kept_memory_total",
 							"Memory that all sessions together keep between transactions.",
 							"Above it sessions give theirs back when a transaction ends.",

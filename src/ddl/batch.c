@@ -5,16 +5,8 @@
  *	  column again, some at a time, while the table is in use.
  *
  * securefile_rewrite() keeps writers out, and does all in one transaction.  Here each
- * transaction stores as many values again as were asked for.  A row is locked only while
- * its value is being stored, and one that somebody else has locked is passed over.
- *
- * Between two transactions the position is in the hands of the caller, as a text, so that
- * nothing has to be taken back when a transaction fails.
- *
- * A pass goes over the blocks that the table had when the pass began.  Others may move rows
- * meanwhile: an UPDATE of another column puts the old value into a new row version, maybe
- * behind the position.  So there are more passes, until one has found nothing to do.  A
- * value that must be stored again is told by itself:
+ * transaction stores as many values again as were asked for (row_passes.c).  A value that must
+ * be stored again is told by itself:
  *
  *	 key id		is not that of the key which new values take
  *	 object id	of a stored value: is below the number that was the next one at the begin
@@ -32,18 +24,13 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "commands/tablecmds.h"
-#include "ddl/command.h"
 #include "ddl/table_rows.h"
-#include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "keys/keys.h"
 #include "object/object.h"
 #include "read/read.h"
 #include "stats/stats.h"
-#include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -51,35 +38,13 @@
 PG_FUNCTION_INFO_V1(securefile_rewrite_some);
 PG_FUNCTION_INFO_V1(securefile_rewrite_online);
 
-/* Where the work on a column stands, between two transactions. */
-typedef struct Position
-{
-	uint32		table_oid;
-	uint32		attnum;
-	uint32		pass;			/* from 1; 0: nothing is left to do */
-	uint32		block;			/* behind which row the next batch begins */
-	uint32		offset;
-	uint32		end_block;		/* of this pass */
-	uint64		first_new_id;	/* objects from here on were stored by then */
-	uint64		stored;			/* values, in this pass */
-	uint64		skipped;		/* rows, likewise */
-} Position;
-
-#define POSITION_FORMAT	"%u %u %u %u %u %u " UINT64_FORMAT " " UINT64_FORMAT " " UINT64_FORMAT
-#define POSITION_FIELDS	9
-
 /* One call, or one transaction. */
 typedef struct Batch
 {
-	Relation	rel;
-	SfColumn	column;
+	SfRowBatch	rows;			/* at.number: objects from there on were
+								 * stored since the begin */
 	bool		only_keys;
-	int64		max_bytes;
 	uint16		key_id;			/* that new values take; 0: none */
-	Position	at;
-	SfProgress *progress;		/* values and bytes are of all batches */
-	int64		values;			/* of this one */
-	int64		bytes;
 } Batch;
 
 /* ---- which values ---- */
@@ -97,12 +62,12 @@ id_of(struct varlena *stored)
 static bool
 is_stale_in_row(const Batch *batch, Datum value, struct varlena *stored)
 {
-	SF_ASSERT(batch->at.pass > 0);
-	if (stored == NULL && !sfi_ddl_may_stay_inline(&batch->column, value))
+	SF_ASSERT(batch->rows.at.pass > 0);
+	if (stored == NULL && !sfi_ddl_may_stay_inline(&batch->rows.column, value))
 		return true;
-	if (batch->at.pass > 1)
-		return sfi_ddl_is_coded_otherwise(&batch->column, value);
-	return stored != NULL || sfi_ddl_wants_packing(&batch->column, value);
+	if (batch->rows.at.pass > 1)
+		return sfi_ddl_is_coded_otherwise(&batch->rows.column, value);
+	return stored != NULL || sfi_ddl_wants_packing(&batch->rows.column, value);
 }
 
 static bool
@@ -117,7 +82,7 @@ is_stale(const Batch *batch, Datum value)
 		return false;
 	if (stored == NULL || sf_read_is_homed(stored))
 		return is_stale_in_row(batch, value, stored);
-	return id_of(stored) < batch->at.first_new_id;
+	return id_of(stored) < batch->rows.at.number;
 }
 
 /* ---- one batch ---- */
@@ -130,115 +95,31 @@ length_of(Datum value)
 	return stored != NULL ? sf_read_length(stored) : (int64) toast_raw_datum_size(value) - VARHDRSZ;
 }
 
-static void
-show_progress(Batch *batch, BlockNumber block)
-{
-	batch->progress->table_oid = batch->column.table_oid;
-	batch->progress->attnum = batch->column.attnum;
-	batch->progress->pass = batch->at.pass;
-	batch->progress->blocks_total = batch->at.end_block;
-	batch->progress->blocks_done = block;
-	batch->progress->skipped = batch->at.skipped;
-	sf_stats_progress(batch->progress);
-}
-
 /* Store the value of the row in a slot again, if it has to be. */
 static void
-visit_row(Batch *batch, SfRowWriter *writer, TupleTableSlot *slot, SfRowContext *context)
+visit_row(SfRowBatch *rows, SfRowWriter *writer, TupleTableSlot *slot, SfRowContext *context)
 {
+	Batch	   *batch = (Batch *) rows;
 	bool		isnull;
-	Datum		value = slot_getattr(slot, batch->column.attnum, &isnull);
+	Datum		value = slot_getattr(slot, rows->column.attnum, &isnull);
 	int64		length;
 
 	if (isnull || !is_stale(batch, value))
 		return;
 	length = length_of(value);
 	if (!sfi_ddl_writer_lock(writer, slot))
-	{
-		batch->at.skipped++;
-		return;
-	}
-	if (!sfi_ddl_writer_store(writer, slot, &batch->column, value, context))
-		return;
-	batch->at.stored++;
-	batch->values++;
-	batch->bytes += length;
-	batch->progress->values++;
-	batch->progress->bytes += length;
+		rows->at.skipped++;
+	else if (sfi_ddl_writer_store(writer, slot, &rows->column, value, context))
+		sfi_ddl_batch_count(rows, length);
 }
 
-/* Go on from the position until the batch is full, or the pass is over: returns true. */
-static bool
-visit_rows(Batch *batch, SfRowWriter *writer)
+/* The next object id of the column's segment; 0: it has none. */
+static uint64
+next_id(const SfColumn *column)
 {
-	SfRows		rows = sf_rows_begin_range(batch->rel, 0, writer->snapshot, batch->at.block,
-										   batch->at.offset, batch->at.end_block);
-	SfRowContext context;
-	bool		more = true;
+	SfSegment  *seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, true);
 
-	sfi_ddl_row_context_begin(&context, batch->rel, batch->column.attnum);
-	while (batch->bytes < batch->max_bytes && (more = sf_rows_next(&rows)))
-	{
-		context.tid = rows.slot->tts_tid;
-		/* a position that goes back would let the calls go round for ever */
-		SF_ASSERT(ItemPointerGetBlockNumber(&context.tid) > batch->at.block ||
-				  (ItemPointerGetBlockNumber(&context.tid) == batch->at.block &&
-				   ItemPointerGetOffsetNumber(&context.tid) > batch->at.offset));
-		visit_row(batch, writer, rows.slot, &context);
-		batch->at.block = ItemPointerGetBlockNumber(&context.tid);
-		batch->at.offset = ItemPointerGetOffsetNumber(&context.tid);
-		show_progress(batch, batch->at.block);
-	}
-	sfi_ddl_row_context_end(&context);
-	sf_rows_end(&rows);
-	return !more;
-}
-
-/* The pass is over: another one, unless it had nothing to do that can be done. */
-static void
-end_pass(Batch *batch)
-{
-	Position   *at = &batch->at;
-
-	at->pass = at->stored > 0 ? at->pass + 1 : 0;
-	at->block = 0;
-	at->offset = 0;
-	at->end_block = RelationGetNumberOfBlocks(batch->rel);
-	at->stored = 0;
-	if (at->pass > 0)
-		at->skipped = 0;
-}
-
-/* A step of sf_rows_as_owner(). */
-static void
-batch_step(void *arg)
-{
-	Batch	   *batch = arg;
-	SfRowWriter writer = sfi_ddl_writer_begin(batch->rel);
-
-	SF_ASSERT(batch->at.table_oid == RelationGetRelid(batch->rel) &&
-			  batch->at.attnum == batch->column.attnum);
-	if (batch->at.block >= batch->at.end_block || visit_rows(batch, &writer))
-		end_pass(batch);
-	sfi_ddl_writer_end(&writer);
-}
-
-/* Begin at the first row of the table. */
-static void
-begin_first_pass(Batch *batch)
-{
-	SfSegment  *seg = sf_space_open(batch->column.table_oid, batch->column.attnum,
-									RowExclusiveLock, true);
-
-	SF_ASSERT(CheckRelationLockedByMe(batch->rel, RowExclusiveLock, true));
-	batch->at = (Position)
-	{
-		.table_oid = batch->column.table_oid,
-			.attnum = batch->column.attnum,
-			.pass = 1,
-			.end_block = RelationGetNumberOfBlocks(batch->rel),
-			.first_new_id = seg == NULL ? 0 : sf_space_read_header(seg).next_object_id
-	};
+	return seg == NULL ? 0 : sf_space_read_header(seg).next_object_id;
 }
 
 /* The key that new values of the column take; 0: none. */
@@ -260,90 +141,29 @@ current_key(const SfColumn *column)
 static void
 take_new_ids(const Batch *batch)
 {
-	SfSegment  *seg = sf_space_open(batch->column.table_oid, batch->column.attnum,
+	SfSegment  *seg = sf_space_open(batch->rows.column.table_oid, batch->rows.column.attnum,
 									RowExclusiveLock, true);
 
 	if (seg != NULL)
-		sf_space_ids_from(seg, batch->at.first_new_id);
+		sf_space_ids_from(seg, batch->rows.at.number);
 }
 
-/* One transaction's work on a table that is locked; the position is batch->at. */
+/* One transaction's work on a table that is locked; the position is batch->rows.at. */
 static void
 run_batch(Batch *batch, Oid table_oid, const char *column)
 {
-	sfi_ddl_require_column(table_oid, column);
-	batch->rel = table_open(table_oid, RowExclusiveLock);
-	/* it may have been changed while we waited */
-	sfi_ddl_require_column(table_oid, column);
-	CheckTableNotInUse(batch->rel, "rewrite");
-	sfi_ddl_refuse_rewritten(batch->rel);
-	CheckCmdReplicaIdentity(batch->rel, CMD_UPDATE);
-	batch->column = sfi_ddl_column(batch->rel, get_attnum(table_oid, column));
-	batch->key_id = current_key(&batch->column);
-	batch->values = 0;
-	batch->bytes = 0;
-	if (batch->at.pass == 0)
-		begin_first_pass(batch);
-	if (batch->at.table_oid != table_oid || batch->at.attnum != batch->column.attnum)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the position to go on from is of another column"),
-				 errhint("Pass what the last call for this column has returned, or NULL to begin anew.")));
+	SfRowBatch *rows = &batch->rows;
+
+	sfi_ddl_batch_open(rows, table_oid, column, "rewrite");
+	batch->key_id = current_key(&rows->column);
+	if (rows->at.pass == 0)
+		sfi_ddl_batch_first_pass(rows, next_id(&rows->column));
 	take_new_ids(batch);
-	sf_rows_as_owner(batch->rel, batch_step, batch);
-	table_close(batch->rel, NoLock);
+	sfi_ddl_batch_run(rows);
+	table_close(rows->rel, NoLock);
 }
 
 /* ---- securefile_rewrite_some() ---- */
-
-static Position
-parse_position(const char *text)
-{
-	Position	at;
-	int			end = 0;
-
-	if (sscanf(text, POSITION_FORMAT "%n", &at.table_oid, &at.attnum, &at.pass, &at.block,
-			   &at.offset, &at.end_block, &at.first_new_id, &at.stored, &at.skipped,
-			   &end) != POSITION_FIELDS || text[end] != '\0' || at.pass == 0 ||
-		at.end_block > MaxBlockNumber || at.block > at.end_block || at.offset >= MaxOffsetNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid position \"%s\"", text),
-				 errhint("Pass what the last call for this column has returned, or NULL to begin anew.")));
-	return at;
-}
-
-static void
-require_arguments(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
-{
-	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
-	if (max_bytes <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the size of a batch must be at least 1 byte")));
-	sf_base_require_writes(function);
-	sf_base_require_preload();
-}
-
-/* The result: values, bytes, skipped, and where to go on, NULL at the end. */
-static Datum
-make_result(FunctionCallInfo fcinfo, const Batch *batch)
-{
-	const Position *at = &batch->at;
-	Datum		values[4];
-	bool		nulls[4] = {false};
-
-	values[0] = Int64GetDatum(batch->values);
-	values[1] = Int64GetDatum(batch->bytes);
-	values[2] = Int64GetDatum((int64) at->skipped);
-	values[3] = (Datum) 0;
-	nulls[3] = at->pass == 0;
-	if (!nulls[3])
-		values[3] = CStringGetTextDatum(psprintf(POSITION_FORMAT, at->table_oid, at->attnum,
-												 at->pass, at->block, at->offset, at->end_block,
-												 at->first_new_id, at->stored, at->skipped));
-	return sf_base_row(fcinfo, values, nulls);
-}
 
 /*
  * securefile_rewrite_some(table regclass, column name, max_bytes bigint, position text,
@@ -354,24 +174,21 @@ Datum
 securefile_rewrite_some(PG_FUNCTION_ARGS)
 {
 	int64		max_bytes = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
-	Batch		batch = {.max_bytes = max_bytes};
 	SfProgress	progress = {0};
+	Batch		batch = {
+		.rows = {.max_bytes = max_bytes, .progress = &progress, .visit = visit_row}
+	};
 
-	require_arguments(fcinfo, "securefile_rewrite_some()", max_bytes);
+	sfi_ddl_batch_require(fcinfo, "securefile_rewrite_some()", max_bytes);
 	batch.only_keys = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4);
-	batch.progress = &progress;
 	if (!PG_ARGISNULL(3))
-		batch.at = parse_position(text_to_cstring(PG_GETARG_TEXT_PP(3)));
+		batch.rows.at = sfi_ddl_position_of(text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	sfi_ddl_require_column(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
-	if (get_rel_relkind(PG_GETARG_OID(0)) != RELKIND_RELATION)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is a partitioned table, whose values lie in its partitions",
-						get_rel_name(PG_GETARG_OID(0))),
-				 errhint("Call the function for each partition, or CALL securefile_rewrite_online().")));
+	sfi_ddl_batch_refuse_partitioned(PG_GETARG_OID(0), "securefile_rewrite_online()");
 	run_batch(&batch, PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
 	sf_stats_progress_end();
-	PG_RETURN_DATUM(make_result(fcinfo, &batch));
+	PG_RETURN_DATUM(sfi_ddl_batch_result(fcinfo, &batch.rows, batch.rows.at.pass == 0 ? NULL :
+										 sfi_ddl_position_text(&batch.rows.at)));
 }
 
 /* ---- securefile_rewrite_online() ---- */
@@ -380,13 +197,13 @@ securefile_rewrite_some(PG_FUNCTION_ARGS)
 static uint64
 rewrite_in_batches(Batch *batch, Oid table_oid, const char *column)
 {
-	batch->at = (Position) {0};
+	batch->rows.at = (SfPosition) {0};
 	do
 	{
 		run_batch(batch, table_oid, column);
 		SPI_commit();
-	} while (batch->at.pass > 0);
-	return batch->at.skipped;
+	} while (batch->rows.at.pass > 0);
+	return batch->rows.at.skipped;
 }
 
 /*
@@ -399,13 +216,15 @@ securefile_rewrite_online(PG_FUNCTION_ARGS)
 	CallContext *call = (CallContext *) fcinfo->context;
 	int64		max_bytes = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
 	SfProgress	progress = {0};
-	Batch		batch = {.max_bytes = max_bytes, .progress = &progress};
+	Batch		batch = {
+		.rows = {.max_bytes = max_bytes, .progress = &progress, .visit = visit_row}
+	};
 	uint64		skipped = 0;
 	char	   *column;
 	List	   *tables;
 	ListCell   *lc;
 
-	require_arguments(fcinfo, "securefile_rewrite_online()", max_bytes);
+	sfi_ddl_batch_require(fcinfo, "securefile_rewrite_online()", max_bytes);
 	if (call == NULL || !IsA(call, CallContext) || call->atomic)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),

@@ -108,6 +108,34 @@ extern AttrNumber sf_ddl_find_column(Oid table_oid, const char *column);
 /* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
 extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);
 
+/* ---- move_values.c: values are moved to the front of a segment ---- */
+
+#define SF_MOVE_BATCH_BYTES		(INT64CONST(64) * 1024 * 1024)
+
+/* What a call asks for. */
+typedef struct SfMoveRequest
+{
+	int64		batch_bytes;	/* of values, as stored, in a transaction */
+	uint64		bytes_per_second;	/* 0: no limit */
+	bool		allow_decoding;
+	bool		force;
+} SfMoveRequest;
+
+/*
+ * Move values of the column of one table, in transactions of their own, with SPI_commit(), and
+ * tell by NOTICEs what was not moved.  Cuts no tail.  Does nothing when the table is gone.
+ * Errors: FEATURE_NOT_SUPPORTED, OBJECT_NOT_IN_PREREQUISITE_STATE when moving is refused; those
+ * of reading and writing values.
+ */
+extern void sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request);
+
+/*
+ * Shrink a segment as the only session: until the transaction ends, or, in a session, until the
+ * unlock or the abort of a transaction.  ERROR OBJECT_IN_USE; never waits.
+ */
+extern void sf_ddl_shrink_lock(Oid segment_relid, bool session);
+extern void sf_ddl_shrink_unlock(Oid segment_relid);
+
 /* ---- carry.c: values that are brought into a column of rows, for other rooms ---- */
 
 typedef struct SfCarrier SfCarrier;

@@ -11,6 +11,7 @@
  */
 #include "base/base.h"
 
+#include "base/server.h"
 #include "catalog/catalog.h"
 #include "catalog/partition.h"
 #include "catalog/pg_publication.h"
@@ -99,6 +100,36 @@ sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *val
 			 errdetail("Column \"%s\" of table \"%s\" is in a publication, and logical replication passes values of at most 1 GB.",
 					   column, RelationGetRelationName(rel)),
 			 errhint("Leave the column out of the publication, or keep longer values in another table.")));
+}
+
+/* A slot of this database was found (an SfServerSlotVisit). */
+static bool
+note_slot(const SfServerSlot *slot, void *arg)
+{
+	*(bool *) arg = true;
+	return false;
+}
+
+void
+sfi_ddl_refuse_decoded(Relation rel, AttrNumber attnum)
+{
+	char	   *column = get_attname(RelationGetRelid(rel), attnum, false);
+	bool		has_slot = false;
+
+	SF_ASSERT(attnum > 0);
+	if (!RelationIsLogicallyLogged(rel))
+		return;
+	sf_server_visit_slots(note_slot, &has_slot);
+	if (!has_slot && !is_published(rel, column))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("values of column \"%s\" of table \"%s\" are not moved while they are replicated logically",
+					column, RelationGetRelationName(rel)),
+			 has_slot ?
+			 errdetail("The database has a logical replication slot, which would get the whole content of each row that moves.") :
+			 errdetail("The column is in a publication, whose subscribers would get the whole content of each row that moves."),
+			 errhint("Use mode \"release\", which changes no row, or pass allow_decoding => true.")));
 }
 
 void

@@ -229,6 +229,19 @@ sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *
 	return stored;
 }
 
+void
+sfi_ddl_writer_replace(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+					   Datum old, const SfValue *value)
+{
+	SF_ASSERT(column->table_oid == RelationGetRelid(writer->rel));
+	if (value->form == SF_FORM_STORED)
+		sf_write_confirm(column->table_oid, column->attnum, value->datum, NULL);
+	replace_value(writer, slot, column->attnum,
+				  (NullableDatum) {PointerGetDatum(value->datum), false},
+				  value_to_free(writer, old));
+	ResetPerTupleExprContext(writer->estate);
+}
+
 bool
 sfi_ddl_writer_lock(SfRowWriter *writer, TupleTableSlot *slot)
 {

@@ -14,8 +14,10 @@
 #define SF_DDL_TABLE_ROWS_H
 
 #include "ddl/objects.h"
+#include "fmgr.h"
 #include "object/object.h"
 #include "rows/rows.h"
+#include "stats/stats.h"
 
 /* ---- values.c: one value of a column ---- */
 
@@ -88,6 +90,12 @@ extern bool sfi_ddl_put_value(const SfColumn *column, Datum value, SfValue *resu
  * than 1 GB and the column is in a publication.
  */
 extern void sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *value);
+
+/*
+ * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when logical decoding sees the rows of a table: the
+ * column is in a publication, or the database has a logical slot.
+ */
+extern void sfi_ddl_refuse_decoded(Relation rel, AttrNumber attnum);
 
 /* ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when a value is UNFILLED, and published. */
 extern void sfi_ddl_refuse_published_unfilled(Relation rel, AttrNumber attnum, Datum value);
@@ -164,6 +172,79 @@ extern bool sfi_ddl_writer_lock(SfRowWriter *writer, TupleTableSlot *slot);
  */
 extern void sfi_ddl_writer_put(SfRowWriter *writer, TupleTableSlot *slot, AttrNumber attnum,
 							   NullableDatum value);
+
+/*
+ * Give a row that is locked a value that sfi_ddl_store_value() has stored for it, in place of the
+ * old one, as sfi_ddl_writer_store() does.
+ */
+extern void sfi_ddl_writer_replace(SfRowWriter *writer, TupleTableSlot *slot,
+								   const SfColumn *column, Datum old, const SfValue *value);
+
+/* ---- row_passes.c: some rows at a time, while the table is in use ---- */
+
+/* Where the work on a column stands, between two transactions. */
+typedef struct SfPosition
+{
+	uint32		table_oid;
+	uint32		attnum;
+	uint32		pass;			/* from 1; 0: nothing is left to do */
+	uint32		block;			/* behind which row the next batch begins */
+	uint32		offset;
+	uint32		end_block;		/* of this pass */
+	uint64		number;			/* of the caller's */
+	uint64		done;			/* values, in this pass */
+	uint64		skipped;		/* rows, likewise */
+} SfPosition;
+
+/*
+ * The work of one transaction.  visit: does what is to be done with a row that the snapshot of
+ * the writer sees, and counts it; the memory context of the row is current.
+ */
+typedef struct SfRowBatch SfRowBatch;
+typedef void (*SfRowVisit) (SfRowBatch *batch, SfRowWriter *writer, TupleTableSlot *slot,
+							SfRowContext *context);
+struct SfRowBatch
+{
+	SfRowVisit	visit;
+	int64		max_bytes;		/* the batch ends when it has so many, */
+	uint64		max_us;			/* or after that time; 0: any time */
+	struct SfProgress *progress;	/* values and bytes are of all batches */
+	SfPosition	at;
+
+	/* of this transaction: */
+	Relation	rel;
+	SfColumn	column;
+	int64		values;
+	int64		bytes;
+};
+
+/*
+ * open: lock the table of a batch, with the errors of sfi_ddl_require_column(), and find its
+ * column; what is to be done, for errors.  first_pass: begin at the first row.  run: go on from
+ * the position, which moves on; at.pass is 0 when nothing is left to do.  INVALID_PARAMETER_VALUE
+ * when that is of another column.  Runs index expressions as the owner of the table.
+ */
+extern void sfi_ddl_batch_open(SfRowBatch *batch, Oid table_oid, const char *column,
+							   const char *what);
+extern void sfi_ddl_batch_first_pass(SfRowBatch *batch, uint64 number);
+extern void sfi_ddl_batch_run(SfRowBatch *batch);
+
+/* For visit: a value of that length was stored again.  Never throws. */
+extern void sfi_ddl_batch_count(SfRowBatch *batch, int64 length);
+
+/* A position as a text, and back; INVALID_PARAMETER_VALUE when the text is none. */
+extern char *sfi_ddl_position_text(const SfPosition *at);
+extern SfPosition sfi_ddl_position_of(const char *text);
+SF_NORETURN extern void sfi_ddl_refuse_position(const char *text);
+
+/*
+ * For functions (table, column, ..): what has to be so before anything is looked at; the table
+ * has rows of its own; the result (values, bytes, skipped, position, which may be NULL).
+ */
+extern void sfi_ddl_batch_require(FunctionCallInfo fcinfo, const char *function, int64 max_bytes);
+extern void sfi_ddl_batch_refuse_partitioned(Oid table_oid, const char *procedure);
+extern Datum sfi_ddl_batch_result(FunctionCallInfo fcinfo, const SfRowBatch *batch,
+								  const char *position);
 
 /* ---- seen.c: how many rows the row triggers have seen ---- */
 

@@ -24,26 +24,41 @@ is_of_segment(const SfLocator *loc, const SfSegment *seg)
 		loc->incarnation == seg->incarnation;
 }
 
+bool
+sf_rows_space_of(SfSegment *seg, Datum value, SfLocator *loc, SfOwned *owned)
+{
+	struct varlena *stored = sf_base_detoast_short(value, SF_LOCATOR_MAX_SIZE);
+
+	if (stored == NULL || sf_read_form(stored) != SF_FORM_STORED)
+		return false;
+	*loc = sf_object_locator(stored);
+	if (!is_of_segment(loc, seg))
+		return false;
+	sf_object_require_tag(seg, loc);
+	/* compared with no other version: all that it has, shared or not */
+	*owned = sf_object_difference(seg, loc, NULL, NULL);
+	return true;
+}
+
+uint64
+sf_rows_end_of(const SfOwned *owned)
+{
+	uint64		end = 0;
+
+	for (int64 i = 0; i < owned->nruns; i++)
+		end = Max(end, owned->runs[i].start + owned->runs[i].nsectors);
+	return end;
+}
+
 /* A filter: has the value a sector that is not below that one? */
 static bool
 reaches_sector(const SfRows *rows)
 {
-	struct varlena *stored = sf_base_detoast_short(rows->value, SF_LOCATOR_MAX_SIZE);
 	SfLocator	loc;
 	SfOwned		owned;
 
-	if (stored == NULL || sf_read_form(stored) != SF_FORM_STORED)
-		return false;
-	loc = sf_object_locator(stored);
-	if (!is_of_segment(&loc, rows->seg))
-		return false;
-	sf_object_require_tag(rows->seg, &loc);
-	/* compared with no other version: all that it has, shared or not */
-	owned = sf_object_difference(rows->seg, &loc, NULL, NULL);
-	for (int64 i = 0; i < owned.nruns; i++)
-		if (owned.runs[i].start + owned.runs[i].nsectors > rows->number)
-			return true;
-	return false;
+	return sf_rows_space_of(rows->seg, rows->value, &loc, &owned) &&
+		sf_rows_end_of(&owned) > rows->number;
 }
 
 /* A filter: is the value that object? */

@@ -19,6 +19,7 @@
 #include "base/base.h"
 #include "access/tableam.h"
 #include "executor/tuptable.h"
+#include "object/object.h"
 #include "space/share_records.h"
 #include "space/space.h"
 
@@ -79,6 +80,14 @@ extern void sf_rows_end(SfRows *rows);
 extern void sf_rows_as_owner(Relation rel, void (*step) (void *arg), void *arg);
 
 /* ---- row_filter.c ---- */
+
+/*
+ * What a value of a column has in the segment, shared or not; loc points into the value or a copy
+ * of it.  False: it does not lie there.  All is in the current memory context.  DATA_CORRUPTED
+ * when that cannot be known.  end_of: behind the last sector of all runs; 0: there is none.
+ */
+extern bool sf_rows_space_of(SfSegment *seg, Datum value, SfLocator *loc, SfOwned *owned);
+extern uint64 sf_rows_end_of(const SfOwned *owned);
 
 /*
  * Pass over all rows but those whose value has, in this segment of the column, a sector that

@@ -19,7 +19,8 @@
  * many small pieces is slow to read for as long as it lives, so the last attempt but
  * growth takes small runs only where free space is more than a sixteenth of the whole.
  * Below a bound there is no growth to fall back on: then all of the map below it is
- * looked at, and any run will do.  So it is where growth has met the limit of the column.
+ * looked at, a few runs at a time, and any run will do.  So it is where growth has met the limit
+ * of the column.
  *
  * A scan has an end (SF_SCAN_PAGES), and the segment may be longer.  Where free space is known
  * to be much, or nothing is known, a few scans are made before growth: one in front, the others
@@ -52,6 +53,8 @@
 
 #define COLLECT_AT_ONCE		64
 #define MANY_SCANS			5	/* before growth: 80 GB */
+#define ENOUGH_RUNS			64	/* of a scan: more do not fit into the
+								 * dispenser */
 #define SMALL_STEP_BLOCKS	16	/* 64 KB, in a small segment */
 
 /* What one call of sf_space_lend() looks for, and where. */
@@ -223,6 +226,7 @@ note_run(SfSegment *seg, SfRegion run, SfScan *scan)
 	scan->free_blocks += run.nblocks;
 	if (run.nblocks < scan->need)
 		return;
+	scan->nruns++;
 	sfi_dispense_put(seg->storage, run, scan->end_block);
 	if (scan->best.nblocks < scan->want && run.nblocks > scan->best.nblocks)
 		scan->best = run;
@@ -269,7 +273,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, SfScan *scan)
 
 	SF_ASSERT(scan->need > 0 && scan->need <= scan->want);
 	scan->npages = Min(npages, sfi_lend_scan_pages());
-	scan->free_blocks = 0;
+	scan->free_blocks = scan->nruns = 0;
 	scan->best = (SfRegion) {0};
 	if (npages == 0)
 		return;
@@ -283,8 +287,11 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, SfScan *scan)
 		CHECK_FOR_INTERRUPTS();
 		scan_page(seg, rel, page, limit, scan);
 		blocks += limit;
+		if (scan->enough > 0 && scan->nruns >= scan->enough)
+			scan->npages = i + 1;
 	}
-	if (end_sector == total_sectors && (scan->npages == npages || !scan->at_low))
+	if (end_sector == total_sectors && scan->enough == 0 &&
+		(scan->npages == npages || !scan->at_low))
 		sfi_dispense_note_seen(seg->storage, blocks, scan->free_blocks, scan->npages == npages);
 }
 
@@ -376,7 +383,8 @@ lend_scanned(const Search *search, uint64 total, uint32 need, Found *found, SfRe
 	{
 		SfScan		scan = {
 			.need = search->need, .want = search->want, .end_block = search->end_block,
-			.from = search->bounded ? looked : SF_NO_PAGE, .at_low = i == 0
+			.from = search->bounded ? looked : SF_NO_PAGE, .at_low = i == 0,
+			.enough = search->bounded ? ENOUGH_RUNS : 0
 		};
 
 		sfi_lend_scan(search->seg, search->rel, total, &scan);

@@ -112,8 +112,11 @@ typedef struct SfScan
 	uint32		from;			/* map page; SF_NO_PAGE: see
 								 * sfi_dispense_start() */
 	bool		at_low;			/* asked of that */
+	uint32		enough;			/* ends behind a page with which so many runs
+								 * of need blocks were found; 0: never */
 
 	uint32		npages;			/* map pages looked at, SF_SCAN_PAGES at most */
+	uint32		nruns;			/* of need blocks, on these */
 	uint64		free_blocks;	/* on them, in runs of any length */
 	SfRegion	best;			/* the first run of want blocks, else the
 								 * longest of need; 0 blocks: none */

@@ -277,6 +277,24 @@ typedef struct SfUsage
 extern SfUsage sf_space_usage(SfSegment *seg);
 
 /*
+ * Each map page of a segment, in their order (palloc'd), and where the segment ends.  Usable are
+ * free sectors that pieces of that size fit into.  DATA_CORRUPTED.
+ */
+typedef struct SfMapUse
+{
+	uint32		used_sectors;
+	uint32		usable_sectors;
+} SfMapUse;
+
+extern SfMapUse *sf_space_map_use(SfSegment *seg, uint32 piece_sectors, uint64 *total_sectors);
+
+/*
+ * Behind the last sector that pending entries of transactions name which have not ended, prepared
+ * ones among them; 0: there is none.  DATA_CORRUPTED.
+ */
+extern uint64 sf_space_held_end(SfSegment *seg);
+
+/*
  * Are all sectors of a run marked used?  (stale locator against corruption)  None
  * is beyond the end of the segment, when that is as it should be.  or_lent: or lent to a
  * process?  Else another value may come to lie there.

@@ -362,6 +362,101 @@ sf_space_is_used(SfSegment *seg, SfRun run, bool or_lent)
 	return answer;
 }
 
+/* ---- what stands in the way of a shorter segment ---- */
+
+/* What a map page has; it ends with that block. */
+static SfMapUse
+use_of(const SfMap *map, uint32 limit, uint32 piece_sectors)
+{
+	SfMapUse	use = {.used_sectors = map->used_sectors};
+	uint32		from = 0;
+	uint32		first;
+	uint32		count;
+
+	while (sfi_map_next_free(map, limit, &from, &first, &count))
+	{
+		uint32		sectors = count * SF_BLOCK_SECTORS;
+
+		use.usable_sectors += sectors - sectors % piece_sectors;
+	}
+	SF_ASSERT(use.usable_sectors <= SF_MAP_SECTORS);
+	return use;
+}
+
+SfMapUse *
+sf_space_map_use(SfSegment *seg, uint32 piece_sectors, uint64 *total_sectors)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	uint64		total = sfi_header(rel).total_sectors;
+	uint32		n = sf_maps_of(total);
+	SfMapUse   *use = palloc(Max(n, 1) * sizeof(SfMapUse));
+
+	SF_ASSERT(piece_sectors > 0);
+	for (uint32 map = 0; map < n; map++)
+	{
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		use[map] = use_of(SfPageMap(BufferGetPage(buf)),
+						  sf_block_of(sf_map_sectors_before(total, map)), piece_sectors);
+		UnlockReleaseBuffer(buf);
+	}
+	sfi_segment_close(rel);
+	*total_sectors = total;
+	return use;
+}
+
+/* What entries of a transaction name: xid, and the end of the runs. */
+typedef struct Held
+{
+	uint64		fxid;
+	uint64		end;
+} Held;
+
+typedef struct HeldList
+{
+	Held	   *held;
+	int64		n;
+	int64		size;
+} HeldList;
+
+/* Note the end of a run for its transaction, whose runs come together (a VisitEntry). */
+static void
+note_held(const SfPendEntry *entry, void *arg)
+{
+	HeldList   *list = arg;
+	uint64		end = entry->start + entry->count;
+
+	if (!sf_pend_is_run(entry->kind))
+		return;
+	if (list->n > 0 && list->held[list->n - 1].fxid == entry->fxid)
+	{
+		list->held[list->n - 1].end = Max(list->held[list->n - 1].end, end);
+		return;
+	}
+	list->held = sf_base_array_grow(list->held, list->n, &list->size, sizeof(Held),
+									CurrentMemoryContext);
+	list->held[list->n++] = (Held) {entry->fxid, end};
+}
+
+uint64
+sf_space_held_end(SfSegment *seg)
+{
+	HeldList	list = {0};
+	Relation	rel = sfi_segment_rel(seg);
+	uint64		end = 0;
+
+	read_pending(rel, note_held, &list);
+	for (int64 i = 0; i < list.n; i++)
+		if (list.held[i].end > end &&
+			sf_base_transaction_end(list.held[i].fxid) == SF_END_RUNNING)
+			end = list.held[i].end;
+	if (list.held != NULL)
+		pfree(list.held);
+	sfi_segment_close(rel);
+	return end;
+}
+
 /* A place that is looked for in the queue. */
 typedef struct Place
 {

@@ -11,6 +11,7 @@
 #include "check/check.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
+#include "sql/maintain.h"
 #include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(securefile_maintain);
@@ -34,11 +35,11 @@ add_work(SfMaintain *sum, const SfMaintain *work)
 }
 
 /*
- * Maintain one column, under the lock that the monitor and vacuum take too: one of
+ * Under the lock that the monitor and vacuum take too: one of
  * them works on a segment at a time, and writers and readers go on.
  */
-static void
-maintain_column(const SfCheckColumn *column, SfMaintain *sum)
+void
+sfi_maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 {
 	Relation	segrel = relation_open(sf_check_segment_relid(column), ShareUpdateExclusiveLock);
 	SfSegment  *seg = sf_space_open_rel(segrel);
@@ -75,7 +76,7 @@ securefile_maintain(PG_FUNCTION_ARGS)
 
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);
 	foreach(cell, columns)
-		maintain_column(lfirst(cell), &sum);
+		sfi_maintain_column(lfirst(cell), &sum);
 	sf_check_release(locked, AccessShareLock);
 
 	values[0] = Int64GetDatum(sum.entries_seen);

@@ -77,6 +77,7 @@ sf_stats_operation_name(SfOperation operation)
 		[SF_OPERATION_REWRITE] = "rewrite",
 		[SF_OPERATION_MIGRATE] = "migrate",
 		[SF_OPERATION_RELEASE] = "release",
+		[SF_OPERATION_MOVE] = "move",
 	};
 
 	SF_ASSERT((size_t) operation < lengthof(names));

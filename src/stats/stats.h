@@ -136,6 +136,7 @@ typedef enum SfOperation
 	SF_OPERATION_REWRITE,		/* values stored again */
 	SF_OPERATION_MIGRATE,		/* stored for the first time, and compared */
 	SF_OPERATION_RELEASE,		/* free space goes back to the file system */
+	SF_OPERATION_MOVE,			/* values stored again in front */
 } SfOperation;
 
 typedef struct SfProgress

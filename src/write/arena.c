@@ -57,6 +57,14 @@ static Arena *arenas;			/* most recently used first; full ones too */
  */
 static Arena *spare;
 
+/* A limit of this transaction for one segment; most_blocks 0: there is none. */
+static struct
+{
+	SfStorage	storage;
+	uint64		below_sector;
+	uint32		most_blocks;	/* asked for at once: long runs may be gone */
+}			limit;
+
 #define RegionEnd(r)	(((r).start_block + (r).nblocks) * SF_BLOCK_SECTORS)
 
 /*
@@ -135,6 +143,71 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 step_block
 	return arena;
 }
 
+/* ---- a limit ---- */
+
+/* Is there one for the segment? */
+static bool
+is_limited(const SfSegment *seg)
+{
+	return limit.most_blocks > 0 && SfStorageEquals(limit.storage, seg->storage);
+}
+
+/* What goes on in the segment's region is over: the next bytes go elsewhere. */
+static void
+end_filling(const SfSegment *seg)
+{
+	Arena	   *arena = *link_to_arena(seg);
+
+	if (arena != NULL)
+		arena->full = true;
+	SF_ASSERT(*link_to_arena(seg) == NULL);
+}
+
+void
+sf_write_limit(SfSegment *seg, uint64 below_sector)
+{
+	SF_ASSERT(limit.most_blocks == 0 && below_sector % SF_BLOCK_SECTORS == 0);
+	end_filling(seg);
+	limit.storage = seg->storage;
+	limit.below_sector = below_sector;
+	limit.most_blocks = SF_MAP_BLOCKS;
+}
+
+void
+sf_write_limit_end(SfSegment *seg)
+{
+	if (is_limited(seg))
+		end_filling(seg);
+	limit.most_blocks = 0;
+}
+
+SF_NORETURN static void
+report_limit(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("no free space below sector " UINT64_FORMAT " holds the value",
+					limit.below_sector)));
+}
+
+/*
+ * A region below the limit.  Where only short runs are left, no more is asked for than twice what
+ * was found last: to look for a long one would mean to go through all of the map again.
+ */
+static SfRegion
+lend_limited(SfSegment *seg, SfWant want)
+{
+	SfRegion	region;
+
+	want.most_blocks = Max(want.need_blocks, Min(want.most_blocks, limit.most_blocks));
+	region = sf_space_lend(seg, &want, limit.below_sector);
+	if (region.nblocks == 0)
+		report_limit();
+	SF_ASSERT(sf_blocks_to_sectors(region.start_block + region.nblocks) <= limit.below_sector);
+	limit.most_blocks = Max(region.nblocks * 2, FIRST_STEP_BLOCKS);
+	return region;
+}
+
 /*
  * An arena with a new region, in which nsectors fit.  Throws when the disk is full, or no
  * region is to be had; the list is as it was then.
@@ -152,7 +225,7 @@ lend_arena(SfSegment *seg, SfStatCounters *stats, uint32 nsectors, uint64 ahead_
 	SfRegion	region;
 
 	prepare_arena();
-	region = sf_space_lend(seg, &want, SF_NO_BOUND);
+	region = is_limited(seg) ? lend_limited(seg, want) : sf_space_lend(seg, &want, SF_NO_BOUND);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;
 	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block), step_blocks * 2);
@@ -182,7 +255,7 @@ sfi_arena_place(SfSegment *seg, SfStatCounters *stats, uint32 nsectors, uint64 a
 	Arena	   *arena = find_arena(seg);
 
 	SF_ASSERT(nsectors > 0 && nsectors <= SF_MAP_SECTORS);
-	if (arena == NULL)
+	if (arena == NULL && !is_limited(seg))
 		arena = claim_arena(seg);
 	while (arena == NULL || arena->next_sector + nsectors > RegionEnd(arena->region))
 	{
@@ -270,6 +343,7 @@ sfi_arena_end(bool commit, bool logged)
 {
 	int			kept = 0;
 
+	limit.most_blocks = 0;
 	while (arenas != NULL)
 	{
 		Arena	   *arena = arenas;

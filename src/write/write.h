@@ -223,6 +223,17 @@ extern uint32 sf_write_overlay(SfStorage storage, uint64 start_sector, uint32 ns
  */
 extern void sf_write_flush(void);
 
+/* ---- a limit for what is stored (arena.c) ---- */
+
+/*
+ * From now on, until limit_end or the end of the transaction, whatever this transaction stores in
+ * the segment ends at or before that sector, a multiple of a block's.  For one segment at a time.
+ * The segment does not grow for it: what finds no place is an ERROR CONFIGURATION_LIMIT_EXCEEDED.
+ * Neither throws.
+ */
+extern void sf_write_limit(SfSegment *seg, uint64 below_sector);
+extern void sf_write_limit_end(SfSegment *seg);
+
 /* ---- ends of transactions; called by the one callback in securefile.c ---- */
 
 /*

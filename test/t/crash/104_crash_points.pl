@@ -179,6 +179,16 @@ my %scenarios = (
 			transaction(2, insert_into('x', 5, 'large')),
 			"SELECT 'wrong: ' || wrong('x');\n");
 	},
+	move => sub {
+		my ($t) = @_;
+		return (create_table('x', $t) . join('', map { insert_into('x', $_, 'large') } (1 .. 6)),
+			transaction(1, 'DELETE FROM x WHERE id < 6;'),
+			"SELECT FROM securefile_maintain('x', 'doc');\n",
+			"CALL securefile_shrink('x', 'doc', 'move', force => true);\n",
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(2, insert_into('x', 7, 'large')),
+			"SELECT 'wrong: ' || wrong('x');\n");
+	},
 	queue => sub {
 		my ($t) = @_;
 		my $add = 'INSERT INTO queue SELECT i, name, data FROM bytes, generate_series(%d, %d) i WHERE name = \'small\';';

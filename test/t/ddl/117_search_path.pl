@@ -116,7 +116,8 @@ my @calls = (
 	'set_max_size' => q{BEGIN; CREATE VIEW public.over_d AS SELECT d FROM public.t; SELECT ~securefile_set_max_size('public.t', 'd', '96 GB'); SELECT count(*) FROM public.over_d; ROLLBACK},
 	'rewrite some' => q{SELECT rewritten, next_position IS NULL FROM ~securefile_rewrite_some('public.t', 'd')},
 	'procedure securefile_rewrite_online(regclass,name,bigint,boolean)' => q{CALL ~securefile_rewrite_online('public.t', 'd')},
-	'procedure securefile_shrink(regclass,name,text,bigint)' => q{CALL ~securefile_shrink('public.t', 'd'); SELECT file_bytes, movable_bytes FROM ~securefile_shrink_estimate('public.t', 'd')},
+	'procedure securefile_shrink(regclass,name,text,bigint,bigint,boolean,boolean)' => q{CALL ~securefile_shrink('public.t', 'd', 'move'); SELECT file_bytes, movable_bytes FROM ~securefile_shrink_estimate('public.t', 'd')},
+	'shrink some' => q{SELECT moved, next_position IS NULL FROM ~securefile_shrink_some('public.t', 'd')},
 	'procedure securefile_migrate(regclass,name,text,bigint,bigint,boolean,boolean,boolean,boolean,text,boolean,bigint,bigint,boolean)' => q{
 		CREATE TABLE public.olds (b bytea); INSERT INTO public.olds VALUES ('\x0102'); SELECT kind, action FROM ~securefile_migrate_report('public.olds', 'b');
 		CALL ~securefile_migrate('public.olds', 'b'); SELECT b FROM public.olds; DROP TABLE public.olds},

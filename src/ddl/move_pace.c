@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * move_pace.c
+ *	  How fast values are moved, and whether there is room for what that adds to WAL.
+ *
+ * A user moves values because disks are full.  In columns that log all of their bytes go
+ * to WAL first: without a limit they would fill the disk that pg_wal lies on, and replicas would
+ * fall behind.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <sys/statvfs.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "ddl/move_values.h"
+#include "miscadmin.h"
+#include "utils/snapmgr.h"
+
+#define PAUSE_US		100000	/* a cancel is seen within that time */
+
+#define WAL_DETAIL \
+	"The file system of pg_wal has less room than twice a batch and max_wal_size."
+
+bool
+sfi_ddl_move_has_wal_room(const SfSegment *seg, uint64 batch_bytes)
+{
+	struct statvfs fs;
+
+	SF_ASSERT(batch_bytes > 0);
+	if (!seg->logged_data || !XLogIsNeeded())
+		return true;
+	if (SF_FAULT_SKIPS(shrink_wal_full))
+		return false;
+	if (statvfs(XLOGDIR, &fs) != 0)
+		return true;
+	return (double) fs.f_bavail * fs.f_frsize >=
+		2.0 * batch_bytes + max_wal_size_mb * (1024.0 * 1024);
+}
+
+void
+sfi_ddl_move_refuse_wal(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DISK_FULL),
+			 errmsg("no values are moved, since there is little room for WAL"),
+			 errdetail(WAL_DETAIL),
+			 errhint("The position is still good: call the function again when there is more room.")));
+}
+
+void
+sfi_ddl_move_note_wal(void)
+{
+	ereport(NOTICE,
+			(errmsg("not all values were moved, since there is little room for WAL"),
+			 errdetail(WAL_DETAIL),
+			 errhint("Call the procedure again when there is more room.")));
+}
+
+void
+sfi_ddl_move_pause(uint64 bytes, uint64 bytes_per_second, uint64 begin_us)
+{
+	uint64		end_us = begin_us;
+	uint64		now_us;
+
+	if (bytes_per_second == 0)
+		return;
+	end_us += (double) bytes / bytes_per_second * 1e6;
+	/* the catalog's snapshot would keep vacuum from removing rows meanwhile */
+	InvalidateCatalogSnapshot();
+	while ((now_us = sf_base_now_us()) < end_us)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(Min(PAUSE_US, end_us - now_us));
+	}
+}
