@@ -148,6 +148,8 @@ shrink_table(const SfCheckColumn *column, const Request *request)
 	Oid			segment_relid = sf_check_segment_relid(column);
 	bool		complete = true;
 
+	SF_ASSERT(request->move.batch_bytes > 0);
+
 	/*
 	 * fails where a procedure may not commit, before there is a lock of the
 	 * session
