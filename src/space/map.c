@@ -115,7 +115,9 @@ sfi_map_reserved(const SfMap *map, uint32 limit)
 	if (map->boot_id != sf_base_boot_id())
 		return 0;
 	for (uint32 b = 0; b < limit; b++)
-		if (sfi_map_is_lent(map, b))
+		if (b % 8 == 0 && map->lent[b / 8] == 0)
+			b += 7;				/* as a rule, nothing on a page is lent */
+		else if (sfi_map_is_lent(map, b))
 			sectors += SF_BLOCK_SECTORS - pg_number_of_ones[map->used[b]];
 	return sectors;
 }

@@ -153,6 +153,11 @@ is(types('lim|over_lim'), limited(q{compress_low, 'max_size 2 MB'}), 'so have bo
 fails_with($coordinator, sprintf($fill, 180), '53400', 'limit of 2 MB', 'and it counts');
 sql(qq{SELECT $set('lim', 'doc', '5 GB')}, 'INSERT INTO lim SELECT i, i, 300000, noise(i, 300000) FROM generate_series(101, 120) i', 'DELETE FROM lim WHERE id > 100');
 
+# Citus makes the table anew
+sql(q{SELECT alter_distributed_table('lim', shard_count => 2)});
+is(types('lim|over_lim'), limited(q{compress_low, 'max_size 5 GB'}), 'another number of shards');
+rows_right($coordinator, 'lim', 30, 'made anew');
+
 # all kinds of tables
 sql(qq{SELECT $set('parts', 'doc', '7 GB')}, 'CREATE TABLE part3 PARTITION OF parts FOR VALUES FROM (20) TO (30)');
 is(types('parts|part[123]'), limited(q{'max_size 7 GB'}), 'partitions of shells and of shards, and one that is made afterwards');
