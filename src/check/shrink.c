@@ -56,8 +56,8 @@ typedef struct Shrink
 	SfRelease	release;
 } Shrink;
 
-/* the one of this call, for sfi_check_places() */
-static Shrink *current;
+/* of this session; NULL: none */
+static Shrink *current = NULL;
 
 /* ---- the end ---- */
 
@@ -68,10 +68,11 @@ static Shrink *current;
 static void
 end_table(int code, Datum arg)
 {
-	Shrink	   *shrink = (Shrink *) DatumGetPointer(arg);
+	Shrink	   *shrink = current;
 	Relation	segrel;
 
-	if (!shrink->locked)
+	current = NULL;
+	if (shrink == NULL || !shrink->locked)
 		return;
 	LWLockReleaseAll();
 	segrel = relation_open(shrink->lock.relId, RowExclusiveLock);
@@ -79,6 +80,21 @@ end_table(int code, Datum arg)
 	UnlockRelationIdForSession(&shrink->lock, RowExclusiveLock);
 	sf_space_release_end(segrel, &shrink->release);
 	relation_close(segrel, NoLock);
+}
+
+/*
+ * One callback for the process: those of PG_ENSURE_ERROR_CLEANUP() must not have others registered
+ * after them, and reading a value that is compressed in its row may register some.
+ */
+static void
+begin_table(Shrink *shrink)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(end_table, (Datum) 0);
+	registered = true;
+	current = shrink;
 }
 
 /* ---- steps ---- */
@@ -120,9 +136,7 @@ prove(Shrink *shrink)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	bool		sound;
 
-	current = shrink;
 	sound = sfi_check_places(shrink->column, claim_space);
-	current = NULL;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	if (!sound)
@@ -212,7 +226,8 @@ release_table(Shrink *shrink)
 	show_progress(shrink);
 	resolve(shrink->column);
 	SPI_commit();
-	PG_ENSURE_ERROR_CLEANUP(end_table, PointerGetDatum(shrink));
+	begin_table(shrink);
+	PG_TRY();
 	{
 		prove(shrink);
 		SF_FAULT(release_claimed);
@@ -224,8 +239,11 @@ release_table(Shrink *shrink)
 			punch(shrink);
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(end_table, PointerGetDatum(shrink));
-	end_table(0, PointerGetDatum(shrink));
+	PG_FINALLY();
+	{
+		end_table(0, (Datum) 0);
+	}
+	PG_END_TRY();
 	SPI_commit();
 }
 

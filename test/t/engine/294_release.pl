@@ -117,6 +117,12 @@ is((space('brim'))[0], $full_file, 'what could not be lent is free');
 rows_right($node, 'brim', @live + $done + 10, 'after a full disk');
 sound($node, 'brim', 'after a full disk');
 
+# a value that is long, and compressed to what is short, is read by the proof
+with_free('packed', 'compress_low');
+sql('INSERT INTO packed SELECT i, 0, 100000, NULL FROM generate_series(901, 903) i', q{UPDATE packed SET doc = decode(repeat('00', 100000), 'hex') WHERE id > 900});
+is(sql(q{SELECT count(*) FROM packed, securefile_storage(doc) WHERE id > 900 AND form = 'inline'}), 3, 'packed values in rows');
+is(release('packed'), '', 'are no obstacle for the first statement of a session');
+
 # ---- who, where, what ----
 with_free('refused', 'logging');
 arm($node, 'io_extents', 'enotsup', times => -1);
