@@ -1,5 +1,6 @@
 # 16 writers of columns with a limit, beside all that replaces a column's storage: TRUNCATE, a
-# rewrite, an online rewrite, other limits, no limit and one again, DROP and ADD of the column.
+# rewrite, an online rewrite, a release and a move (securefile_shrink()), other limits, no limit and
+# one again, DROP and ADD of the column.
 # Writers abort, go back to savepoints, prepare transactions, and are refused (53400); the server is
 # killed again and again.  Files and maps never get past the limit by more than a growth step, each
 # value is what the model says, nothing is pending for ever, and the check is silent.
@@ -140,6 +141,8 @@ my %actions = (
 	rewrite => sub { attempt('rewrite', "SELECT securefile_rewrite('$_[0]', 'doc')"); },
 	online => sub { attempt('online', "CALL securefile_rewrite_online('$_[0]', 'doc', 500000)"); },
 	lower => sub { attempt('lower', "SELECT securefile_set_max_size('$_[0]', 'doc', '1 MB')", 'SELECT pg_sleep(0.1)', "SELECT securefile_set_max_size('$_[0]', 'doc', '" . LIMIT_MB . " MB')"); },
+	release => sub { attempt('release', "CALL securefile_shrink('$_[0]', 'doc')"); },
+	move => sub { attempt('move', "CALL securefile_shrink('$_[0]', 'doc', 'move', force => true)"); },
 	maintain => sub { attempt('maintain', "SELECT securefile_maintain('$_[0]', 'doc')"); },
 	renew => sub {
 		attempt('renew', 'BEGIN', "ALTER TABLE $_[0] DROP doc", "ALTER TABLE $_[0] ADD doc " . type_of($_[0], LIMIT_MB), "DELETE FROM $_[0]", "DELETE FROM model WHERE name = '$_[0]'", 'COMMIT');
