@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
 
-my $rows = $ENV{SECUREFILE_MEMORY_ROWS} || 60_000;
+my $rows = $ENV{SECUREFILE_MEMORY_ROWS} || 30_000;
 my $node = new_cluster('memory', conf => [ master_key(), 'securefile.monitor = off', 'max_wal_size = 4GB', 'shared_buffers = 128MB' ]);
 
 # ---- bytes ----
@@ -53,8 +53,8 @@ sub cheap
 	return ok($kept < $limit, "$name: $kept bytes for $n rows are less than $limit");
 }
 
-# a hundredth of the rows, and the other segment: that costs the same for any number
-my $little = 1_500_000;
+# a part of the rows, and the other segment: that costs the same for any number
+my $little = $rows < 100_000 ? 500_000 : 1_500_000;
 
 make_many();
 cheap('insert', insert_into(1, $rows));
