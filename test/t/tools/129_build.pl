@@ -49,7 +49,7 @@ system_or_bail('sh', '-c', "tar -C '$sources' --exclude='*.o' --exclude='*.a' --
 system_or_bail('chmod', '-R', 'a-w', "$top/sources");
 my @before = below("$top/sources");
 chdir "$top/build" or die;
-my @make = ('make', '-s', '-f', "$top/sources/Makefile", 'WERROR=1', 'COPT=-O0', ($clang ? "CC=$clang" : ()), "PG_CONFIG=$ENV{SECUREFILE_PG_CONFIG}");
+my @make = ('make', '-s', '-f', "$top/sources/Makefile", 'WERROR=1', 'COPT=-O0 -g0', ($clang ? "CC=$clang" : ()), "PG_CONFIG=$ENV{SECUREFILE_PG_CONFIG}");
 ok((quiet(@make, '-j2', 'with_llvm=no'))[0], 'built outside of the sources, without a warning');
 is_deeply([ below("$top/sources") ], \@before, 'the sources are as they were');
 
