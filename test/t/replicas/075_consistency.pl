@@ -1,7 +1,8 @@
 # The tests of pg_regress and its isolation sibling against a primary whose standby
-# compares each page it replays with the primary's (wal_consistency_checking).
-# The setting is read before libraries are loaded, and "all" alone would not mean
-# our resource manager; its name makes the server look again later.
+# compares each page of a segment that it replays with the primary's
+# (wal_consistency_checking).  The server's own pages are not compared: they are a third of
+# the time.  The setting is read before libraries are loaded; the name of our resource manager
+# makes the server look again later.
 
 use strict;
 use warnings;
@@ -24,7 +25,7 @@ my $primary = PostgreSQL::Test::Cluster->new('primary');
 $primary->init(allows_streaming => 1, extra => [ '--no-locale', '--encoding=UTF8', '--data-checksums' ]);
 $primary->append_conf('postgresql.conf', $_)
   for (slurp_file("$top/test/temp.conf"), 'shared_buffers = 32MB', 'max_connections = 30', 'log_statement = none',
-	'autovacuum = on', "autovacuum_naptime = '1s'", "wal_consistency_checking = 'all, securefile'");
+	'autovacuum = on', "autovacuum_naptime = '1s'", "wal_consistency_checking = 'securefile'");
 $primary->start;
 $primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('consistency', true)});
 $primary->backup('base');
