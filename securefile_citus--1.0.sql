@@ -472,18 +472,22 @@ COMMENT ON PROCEDURE securefile_dist_rewrite_online(regclass, name, bigint, bool
 	IS 'securefile_rewrite_online() of a column of a distributed table, in all shards at the same time, while the table is in use';
 
 CREATE PROCEDURE securefile_dist_shrink("table" regclass, "column" name, mode text DEFAULT 'release',
-	max_bytes_per_second bigint DEFAULT 0)
+	max_bytes_per_second bigint DEFAULT 0, batch_bytes bigint DEFAULT 67108864,
+	allow_decoding boolean DEFAULT false, force boolean DEFAULT false)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM @extschema@.securefile_dist_on_shards("table", "column",
 		'CALL %1$s.securefile_shrink(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, '
-			|| quote_nullable(max_bytes_per_second::text) || '::pg_catalog.int8)',
+			|| quote_nullable(max_bytes_per_second::text) || '::pg_catalog.int8, '
+			|| quote_nullable(batch_bytes::text) || '::pg_catalog.int8, '
+			|| quote_nullable(allow_decoding::text) || '::pg_catalog.bool, '
+			|| quote_nullable(force::text) || '::pg_catalog.bool)',
 		mode, true);
 END
 $$;
-COMMENT ON PROCEDURE securefile_dist_shrink(regclass, name, text, bigint)
+COMMENT ON PROCEDURE securefile_dist_shrink(regclass, name, text, bigint, bigint, boolean, boolean)
 	IS 'securefile_shrink() of a column of a distributed table, in all shards at the same time; max_bytes_per_second: in each of them';
 
 CREATE FUNCTION securefile_dist_shrink_estimate("table" regclass, "column" name,

@@ -206,6 +206,15 @@ static const OptionRow option_rows[] = {
 		{"estimate", KEY_ESTIMATE, NULL, 0, "Only say what could be given back", GROUP_WORK},
 		FLAG(estimate)},
 	{VERB_SHRINK,
+		{"move", KEY_MOVE, NULL, 0,
+			"Before that move values from the end of the files to the front, and cut the files", GROUP_WORK}, FLAG(move)},
+	{VERB_SHRINK,
+		{"force", KEY_FORCE, NULL, 0,
+			"With --move: also where that makes backups and standbys lack the values", GROUP_WORK}, FLAG(force)},
+	{VERB_SHRINK,
+		{"allow-decoding", KEY_ALLOW_DECODING, NULL, 0,
+			"With --move: also where logical replication sends the values again", GROUP_WORK}, FLAG(allow_decoding)},
+	{VERB_SHRINK,
 		{"rate", KEY_RATE, "BYTES", 0,
 			"No more than so many in a second, with kB, MB, GB or TB", GROUP_WORK}, BY_FUNCTION},
 
@@ -314,7 +323,7 @@ static const Verb verbs[] = {
 		1, 2, verb_restore},
 	{"shrink", VERB_SHRINK, "",
 		"give free space of a column back to the file system",
-		"Gives free space of a column back to the file system, as holes of its data files, and shows how far that is. Files are as long as before, and take less of the disk.",
+		"Gives free space of a column back to the file system, as holes of its data files, and shows how far that is. With --move the files become shorter, too.",
 		0, 0, verb_shrink},
 	{"init", VERB_INIT, "",
 		"make the table for files",
@@ -408,6 +417,15 @@ check_sync(Options *options, struct argp_state *state)
 	options->replace = true;
 }
 
+static void
+check_shrink(const Options *options, struct argp_state *state)
+{
+	if (options->estimate && (options->rate > 0 || options->move))
+		argp_error(state, "--estimate changes nothing, and takes neither --rate nor --move");
+	if ((options->force || options->allow_decoding) && !options->move)
+		argp_error(state, "--force and --allow-decoding need --move");
+}
+
 /* Checks that need the whole line. */
 static void
 check_whole(const Parse *parse, struct argp_state *state)
@@ -455,8 +473,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
 	if (verb->bit == VERB_MIGRATE && options->from == NULL)
 		argp_error(state, "say with --from which column has the paths or URLs");
-	if (options->estimate && options->rate > 0)
-		argp_error(state, "--estimate gives nothing back, and takes no --rate");
+	if (verb->bit == VERB_SHRINK)
+		check_shrink(options, state);
 	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--append wants a file, not standard output");
 }

@@ -108,6 +108,8 @@ typedef struct Options
 
 	/* shrink */
 	bool		estimate;
+	bool		move;
+	bool		allow_decoding;
 	int64_t		rate;			/* bytes a second; 0: the server's */
 
 	/* output */

@@ -62,7 +62,9 @@ enum
 	KEY_GRANULE,
 	KEY_NO_VERIFY,
 	KEY_ESTIMATE,
-	KEY_RATE
+	KEY_RATE,
+	KEY_MOVE,
+	KEY_ALLOW_DECODING
 };
 
 /* Take an option; false: it is none that has such a value.  A wrong value is an error of usage. */

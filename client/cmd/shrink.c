@@ -11,6 +11,7 @@
  */
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "output.h"
 #include "session.h"
@@ -139,6 +140,12 @@ estimate(Session *session, const Options *options, Failure *failure)
 /* ---- the call ---- */
 
 
+static const char *
+mode_of(const Options *options)
+{
+	return options->move ? "move" : "release";
+}
+
 /* Ask the second connection how far the session of that process is, and show it. */
 static void
 show_progress(Session *watcher, const char *pid)
@@ -146,15 +153,21 @@ show_progress(Session *watcher, const char *pid)
 	const Target *target = watcher->target;
 	const char *const values[] = {pid};
 	Failure		ignored;
-	char	   *sql = text_make("SELECT p.released_bytes, p.releasable_bytes"
+	char	   *sql = text_make("SELECT p.operation, p.released_bytes, p.releasable_bytes,"
+								" p.blocks_done, p.blocks_total"
 								" FROM %s.securefile_progress p"
 								" WHERE p.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4", target->extension);
-	PGresult   *result = session_rows(watcher, &ignored, 2, sql, 1, values);
+	PGresult   *result = session_rows(watcher, &ignored, 5, sql, 1, values);
 
 	free(sql);
-	if (PQntuples(result) == 1)
-		progress_share(number_at(result, 1) == 0 ? "looking at rows" : "giving space back",
-					   number_at(result, 0), number_at(result, 1));
+	if (PQntuples(result) != 1)
+		 /* it is between two steps */ ;
+	else if (strcmp(PQgetvalue(result, 0, 0), "release") != 0)
+		progress_share("moving values", number_at(result, 3), number_at(result, 4));
+	else if (number_at(result, 2) == 0)
+		progress_share("looking at rows", 0, 0);
+	else
+		progress_share("giving space back", number_at(result, 1), number_at(result, 2));
 	PQclear(result);
 }
 
@@ -194,11 +207,14 @@ call(Session *session, const Options *options, Session *watcher, Failure *failur
 {
 	const Target *target = session->target;
 	char	   *rate = text_make("%lld", (long long) options->rate);
-	const char *const values[] = {target->table, target->plain_column, rate};
+	const char *const values[] = {target->table, target->plain_column, mode_of(options), rate,
+		options->allow_decoding ? "t" : "f", options->force ? "t" : "f"};
 	char	   *functions = functions_of(target);
 	char	   *sql = text_make("CALL %sshrink($1::pg_catalog.regclass, $2::pg_catalog.name,"
-								" 'release'::pg_catalog.text, $3::pg_catalog.int8)", functions);
-	bool		sent = PQsendQueryParams(session->conn, sql, 3, NULL, values, NULL, NULL, 0) == 1;
+								" $3::pg_catalog.text, $4::pg_catalog.int8,"
+								" allow_decoding => $5::pg_catalog.bool, force => $6::pg_catalog.bool)",
+								functions);
+	bool		sent = PQsendQueryParams(session->conn, sql, 6, NULL, values, NULL, NULL, 0) == 1;
 
 	free(sql);
 	free(functions);
@@ -214,7 +230,8 @@ tell_result(const Options *options, const Space *before, const Space *after)
 	char		sizes[4][32];
 
 	if (options->json)
-		output_record(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "summary", "shrink", "mode", "release",
+		output_record(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "summary", "shrink",
+								"mode", mode_of(options),
 								"file_bytes_before", (json_int_t) before->file_bytes,
 								"disk_bytes_before", (json_int_t) before->disk_bytes,
 								"file_bytes", (json_int_t) after->file_bytes,

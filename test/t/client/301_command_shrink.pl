@@ -13,34 +13,49 @@ use SecurefileCommand;
 use SecurefileTest;
 use Test::More;
 
-my $node = new_cluster('command_shrink', conf => [ 'securefile.monitor = off', 'autovacuum = off' ]);
+my $node = new_cluster('command_shrink', conf => [ 'securefile.monitor = off', 'autovacuum = off', 'wal_level = logical' ]);
 need_faults($node);
 enter($node);
 
 # A table without a primary key, of whose rows all but the last are deleted.
 sub with_free
 {
-	my ($table, $len) = @_;
-	$len //= 400000;
-	sql("CREATE TABLE $table (note text, doc securefile)", "INSERT INTO $table SELECT i, blob(i, $len) FROM generate_series(1, 20) i", "DELETE FROM $table WHERE note <> '20'");
+	my ($table, %params) = @_;
+	my $len = $params{len} // 400000;
+	my $options = $params{options} // 'logging';
+	sql("CREATE TABLE $table (note text, doc securefile($options))", "INSERT INTO $table SELECT i, blob(i, $len) FROM generate_series(1, 20) i", "DELETE FROM $table WHERE note <> '20'");
 	settle($node, $table, 'doc');
 	sql('CHECKPOINT');
 	return;
 }
 
+sub file { return sql("SELECT file_bytes FROM securefile_usage('$_[0]', 'doc')"); }
 sub disk { return sql("SELECT disk_bytes FROM securefile_usage('$_[0]', 'doc')"); }
 
-# Start the command, stopped in the middle of a release; what it says on standard error.
+# Start the command, stopped at that point; what it says on standard error.
 my ($run, $err);
 
 sub begin
 {
-	my ($table) = @_;
-	my $before = fired($node, 'release_before');
-	arm($node, 'release_before', 'wait');
+	my ($point, @args) = @_;
+	my $before = fired($node, $point);
+	arm($node, $point, 'wait');
 	$err = '';
-	$run = IPC::Run::start([ 'securefile', 'shrink', '-t', $table ], '<', '/dev/null', '>', \my $out, '2>', \$err);
-	return wait_for_sql($node, "SELECT securefile_fault_fired('release_before') > $before");
+	$run = IPC::Run::start([ 'securefile', 'shrink', @args ], '<', '/dev/null', '>', \my $out, '2>', \$err);
+	return wait_for_sql($node, "SELECT securefile_fault_fired('$point') > $before");
+}
+
+# It is interrupted: it ends, and its call does.
+sub interrupted
+{
+	my ($name) = @_;
+	$run->signal('INT');
+	$run->finish;
+	is(status_of($run->full_result), 130, "$name is interrupted");
+	like($err, qr/^securefile: interrupted$/m, 'says so');
+	ok(wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'securefile'}), 'cancels the call');
+	disarm($node);
+	return;
 }
 
 sub says
@@ -71,19 +86,34 @@ ends(0, qr/\A\z/, 'quietly', '-q', 'shrink', '-t', 'a');
 is(sql("SELECT note FROM a WHERE doc::bytea = blob(20, 400000)"), '20', 'the value is there');
 
 # how far it is, while it is
-ok(begin('b'), 'a call in the middle');
+ok(begin('release_before', '-t', 'b'), 'a release in the middle');
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'securefile'}), 2, 'two connections');
-ok(says(qr/^securefile: \[\.{20}\]   0 %  giving space back$/m), 'a bar') or diag($err);
+ok(says(qr/^securefile: \[\.{20}\]   0 %  giving space back$/m), 'a bar of the release') or diag($err);
 is(sql(q{SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND relation = 'b'::regclass AND mode <> 'AccessShareLock'}), 0, 'which keeps nobody out');
-$run->signal('INT');
-$run->finish;
-is(status_of($run->full_result), 130, 'an interrupt');
-like($err, qr/^securefile: interrupted$/m, 'says so');
-ok(wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'securefile'}), 'cancels the call');
-disarm($node);
-my $whole = disk('b');
+interrupted('a release');
 ends(0, qr/^on disk/m, 'the next one does it', 'shrink', '-t', 'b');
-cmp_ok(disk('b'), '<', $whole * 0.5, 'all of it: nothing was kept');
+cmp_ok(disk('b'), '<', mb(2), 'all of it: nothing was kept');
+
+# ---- shorter files ----
+
+with_free('m');
+my ($before) = file('m');
+ok(begin('shrink_batch_done', '-t', 'm', '--move'), 'a move in the middle');
+ok(says(qr/^securefile: \[[#.]{20}\] +\d+ %  moving values/m), 'a bar of the move') or diag($err);
+interrupted('a move');
+($summary) = objects(ends(0, qr/"summary"/, 'move', 'shrink', '-t', 'm', '--move', '--json'));
+is("$summary->{mode} $summary->{file_bytes_before} $summary->{file_bytes}", "move $before " . file('m'), 'says what it did');
+cmp_ok(file('m'), '<', $before * 0.5, "files of $before bytes have " . file('m'));
+is(sql("SELECT note FROM m WHERE doc::bytea = blob(20, 400000)"), '20', 'the value is there');
+with_free('fs', options => 'filesystem_like_logging');
+ends(3, qr/filesystem_like_logging.*force/s, 'values that are not in WAL', 'shrink', '-t', 'fs', '--move');
+ends(0, qr/on disk.*base backup/s, 'are forced', 'shrink', '-t', 'fs', '--move', '--force');
+cmp_ok(file('fs'), '<', $before * 0.5, 'too');
+with_free('sent');
+sql(q{SELECT pg_create_logical_replication_slot('s', 'pgoutput')});
+ends(3, qr/replicated logically.*allow_decoding/s, 'values that would be sent', 'shrink', '-t', 'sent', '--move');
+ends(0, qr/^on disk/m, 'may be', 'shrink', '-t', 'sent', '--move', '--allow-decoding');
+sql(q{SELECT pg_drop_replication_slot('s')});
 
 # ---- what is refused ----
 
@@ -97,20 +127,21 @@ ends(3, qr/"seen" is not a table/, 'a view', 'shrink', '-t', 'seen');
 ends(2, qr/say with -t which table/, 'without a table', 'shrink');
 ends(2, qr/too many arguments/, 'an argument', 'shrink', '-t', 'a', 'b');
 ends(2, qr/--rate wants a number of bytes/, 'a wrong rate', 'shrink', '-t', 'a', '--rate', 'fast');
-ends(2, qr/takes no --rate/, 'a rate of nothing', 'shrink', '-t', 'a', '--rate', '1MB', '--estimate');
+ends(2, qr/takes neither --rate nor --move/, "an estimate with $_->[0]", 'shrink', '-t', 'a', '--estimate', @$_) foreach [ '--rate', '1MB' ], ['--move'];
+ends(2, qr/need --move/, $_, 'shrink', '-t', 'a', $_) foreach '--force', '--allow-decoding';
 ends(2, qr/unrecognized option '--key/, 'no names are needed', 'shrink', '-t', 'a', '--key=note');
 ends(3, qr/Connection refused|No such file/, 'no server', 'shrink', '-t', 'a', '-h', '/nowhere');
 
 # the reason is the server's
 with_free('c');
-$whole = disk('c');
+my $whole = disk('c');
 arm($node, 'io_extents', 'enotsup', times => -1);
 ends(3, qr/could not promise room in segment data file .*\nDetail: Its file system cannot/, 'a file system without holes', 'shrink', '-t', 'c');
 disarm($node);
 is(disk('c'), $whole, 'nothing was given back');
 
 # the rate is passed on: with it a call takes longer than it may here; there are more than ten holes of 2 MB
-with_free('slow', 1500000);
+with_free('slow', len => 1500000);
 sql('ALTER ROLE ' . sql('SELECT quote_ident(current_user)') . q{ SET statement_timeout = '2s'});
 ends(3, qr/canceling statement due to statement timeout/, 'a rate', 'shrink', '-t', 'slow', '--rate', '1kB');
 sql('ALTER ROLE ' . sql('SELECT quote_ident(current_user)') . ' RESET statement_timeout');

@@ -58,6 +58,15 @@ sql(q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'release', 10000
 cmp_ok(sql(q{SELECT sum(disk_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')}), '<=', $on_disk - $could * 0.9, 'shrink: all shards');
 is(sql('SELECT count(*) FROM holes WHERE doc::bytea = blob(id, 400000)'), 10, 'and no value');
 ends(0, qr/\Aon disk [0-9.]+ MB, before [0-9.]+ MB; files [0-9.]+ MB, before [0-9.]+ MB\n\z/, 'shrink by the command', 'shrink', '-t', 'holes');
+fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', batch_bytes => 0)}, '38000', 'shard public.holes_\d+ on node .*: the size of a batch', 'so is the size of a batch');
+# as Citus makes one for a shard that it moves
+$workers[0]->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('like_a_move', 'pgoutput')});
+my ($long) = sql(q{SELECT sum(file_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')});
+fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'move')}, '38000', 'shard public.holes_\d+ on node .*: .*replicated logically', 'nothing moves on a worker with a subscription');
+sql(q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'move', allow_decoding => true, force => true)});
+cmp_ok(sql(q{SELECT sum(file_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')}), '<', $long * 0.75, 'unless it is allowed: files are shorter');
+is(sql('SELECT count(*) FROM holes WHERE doc::bytea = blob(id, 400000)'), 10, 'values are the same');
+$workers[0]->safe_psql('postgres', q{SELECT pg_drop_replication_slot('like_a_move')});
 fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', max_bytes_per_second => -1)}, '38000', 'shard public.holes_\d+ on node .*: max_bytes_per_second .* must not be negative', 'the rate is passed on');
 fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'sh%1$sred')}, '38000', 'shard public.holes_\d+ on node .*: unrecognized mode "sh%1\$sred"', 'the mode is passed on');
 sql('DROP TABLE holes');
