@@ -19,6 +19,7 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -193,6 +194,26 @@ securefile_rewrite_some(PG_FUNCTION_ARGS)
 
 /* ---- securefile_rewrite_online() ---- */
 
+/*
+ * What the last batch has set free is space for the next one: so what is stored again comes to lie
+ * low, and the end of the segment becomes free.  Waits for the monitor or VACUUM to be through.
+ */
+static void
+free_old_values(Oid table_oid, AttrNumber attnum)
+{
+	Oid			relid = sf_space_segment_relid(table_oid, attnum);
+	Relation	segrel;
+	SfMaintain	work = {0};
+
+	if (!OidIsValid(relid))
+		return;
+	segrel = try_relation_open(relid, ShareUpdateExclusiveLock);
+	if (segrel == NULL)
+		return;
+	(void) sf_space_resolve(sf_space_open_rel(segrel), true, &work);
+	relation_close(segrel, NoLock);
+}
+
 /* All of one table, a transaction for each batch; returns how many rows were passed over. */
 static uint64
 rewrite_in_batches(Batch *batch, Oid table_oid, const char *column)
@@ -201,6 +222,8 @@ rewrite_in_batches(Batch *batch, Oid table_oid, const char *column)
 	do
 	{
 		run_batch(batch, table_oid, column);
+		SPI_commit();
+		free_old_values(table_oid, batch->rows.at.attnum);
 		SPI_commit();
 	} while (batch->rows.at.pass > 0);
 	return batch->rows.at.skipped;

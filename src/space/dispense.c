@@ -77,6 +77,9 @@
 #define SPREAD_PAGES		8
 #define SPREAD_PART			16
 
+/* The list is stale when so large a part of the segment was freed since the last scan in front. */
+#define STALE_PART			16
+
 StaticAssertDecl(SF_MAP_BLOCKS < 1 << (DISPENSE_CLASSES - 1), "a run has a class");
 StaticAssertDecl(DISPENSE_RUNS >= DISPENSE_CLASSES * CLASS_SHARE,
 				 "of a full list some class has more than its share");
@@ -95,6 +98,7 @@ typedef struct Dispenser
 	uint32		low;			/* lowest map page that may have free runs
 								 * which the list has not */
 	uint32		map_pages;		/* that scans have seen there to be */
+	uint64		low_freed;		/* blocks freed since a scan began there */
 	uint64		seen_blocks;	/* by scans, those of the past fading */
 	uint64		seen_free;		/* of these, free ones */
 	uint32		full_need;		/* blocks that nothing was found for; 0: it is
@@ -302,6 +306,18 @@ low_fit(Dispenser *slot, const Ask *ask)
 	return best;
 }
 
+/*
+ * Would a scan in front find lower runs than this one?  Worth it when so much was freed since
+ * the last one that its cost, all pages of the map at most, is small beside that of the freeing.
+ */
+static bool
+is_stale(const Dispenser *slot, int chosen)
+{
+	SF_ASSERT(chosen >= 0 && chosen < slot->nruns);
+	return is_roomy(slot) && slot->low_freed >= slot->seen_blocks / STALE_PART &&
+		slot->low < sf_map_of_block(slot->runs[chosen].start_block);
+}
+
 bool
 sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block, SfRegion *run)
 {
@@ -312,6 +328,8 @@ sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block,
 	SF_ASSERT(need > 0 && need <= want && (slot == NULL || dispenser_is_valid(slot)));
 	if (slot != NULL)
 		i = is_roomy(slot) ? low_fit(slot, &ask) : best_fit(slot, &ask);
+	if (i >= 0 && end_block == SF_NO_END && is_stale(slot, i))
+		i = -1;
 	if (i >= 0)
 	{
 		SfRegion   *known = &slot->runs[i];
@@ -499,6 +517,7 @@ sfi_dispense_start(SfStorage storage, uint32 nscan, uint32 npages, bool *at_low)
 	slot = lock_dispenser(storage, true);
 	slot->map_pages = npages;
 	*at_low &= is_roomy(slot) && slot->low < npages;
+	slot->low_freed = 0;
 	if (*at_low)
 	{
 		start = slot->low;
@@ -522,6 +541,7 @@ sfi_dispense_note_freed(SfStorage storage, uint32 map, uint64 blocks)
 	if (slot != NULL)
 	{
 		slot->low = Min(slot->low, map);
+		slot->low_freed += blocks;
 		slot->seen_free = Min(slot->seen_blocks, slot->seen_free + blocks);
 		slot->full_need = 0;
 	}

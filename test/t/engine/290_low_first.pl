@@ -194,8 +194,10 @@ sql(q{CREATE PROCEDURE store_again(t regclass, batch bigint) LANGUAGE plpgsql AS
 sub stored_again
 {
 	my ($name, $rows, $length, $options) = @_;
+	# text that codecs make half as long, where there are any
+	my $text = $options ? "(SELECT string_agg(md5(i || ':' || j), '') FROM generate_series(1, ($length) / 32) j)" : "repeat(md5(i::text), ($length) / 32)";
 	make_table($node, $name, join ', ', 'filesystem_like_logging', 'disable_storage_in_row', $options || ());
-	sql('SELECT setseed(0.5)', "INSERT INTO $name SELECT i, i, 0, convert_to(repeat(md5(i::text), ($length) / 32), 'SQL_ASCII') FROM generate_series(1, $rows) i");
+	sql('SELECT setseed(0.5)', "INSERT INTO $name SELECT i, i, 0, convert_to($text, 'SQL_ASCII') FROM generate_series(1, $rows) i");
 	sql('SELECT setseed(0.5)', "DELETE FROM $name WHERE random() < 0.75");
 	my $full = settle($node, $name, 'doc')->{file_bytes};
 	my $contents = "SELECT count(*), md5(string_agg(id || securefile_digest(doc, 'xxh3')::text, ',' ORDER BY id)) FROM $name";
@@ -204,13 +206,13 @@ sub stored_again
 	my @sizes;
 	foreach (1 .. 3)
 	{
-		sql($mb > 200 ? "CALL securefile_rewrite_online('$name', 'doc')" : "CALL store_again('$name', $bytes / 20)");
+		sql($mb > 200 || $name eq 'wide' ? "CALL securefile_rewrite_online('$name', 'doc', 8388608)" : "CALL store_again('$name', $bytes / 20)");
 		$usage = settle($node, $name, 'doc');
 		push @sizes, sprintf('%.1f', $usage->{file_bytes} / mb(1));
 	}
 	note(sprintf('%s: %.1f MB, then %s; live %.1f', $name, $full / mb(1), join(', ', @sizes), $usage->{live_bytes} / mb(1)));
-	# what a cut leaves free is an eighth of what was there
-	cmp_ok($usage->{file_bytes}, '<=', 1.5 * $usage->{live_bytes} + min(mb(64), $full / 8), "$name: files are hardly longer than what lives");
+	# what a cut leaves free is an eighth of what was there, and a batch is all of a short column
+	cmp_ok($usage->{file_bytes}, '<=', 1.5 * $usage->{live_bytes} + ($mb > 200 ? mb(64) : min(mb(64), $full / 8)), "$name: files are hardly longer than what lives");
 	is(sql($contents), $digest, "$name: contents are the same");
 	is(sql("SELECT count(*) FROM securefile_check('$name', 'doc')"), 0, "$name: sound");
 	sql("DROP TABLE $name");
@@ -220,6 +222,8 @@ if ($mb > 200)
 {
 	sql('ALTER SYSTEM SET securefile.monitor = on', 'SELECT pg_reload_conf()');
 }
+# many map pages, and nobody else sees to what is free
+stored_again('wide', 1250, 131072);
 stored_again('medium', int($bytes / 131072), 131072);
 stored_again('small', int($bytes / 10240), 10240);
 stored_again('mixed', int($bytes / 120000), 'CASE i % 100 WHEN 0 THEN 5000000 WHEN 1 THEN 2000000 ELSE 1000 + i % 7 * 16000 END');
@@ -227,8 +231,13 @@ if ($mb > 200)
 {
 	stored_again('large', int($bytes / 20e6), 20_000_000);
 	stored_again('quarter', int($bytes / 262144), 262_144);
-	stored_again('packed', int($bytes / 200000), 'i % 9 * 50000', 'compress');
-	stored_again('hidden', int($bytes / 200000), 'i % 9 * 50000', 'compress_high, hash, encrypt');
+	stored_again('packed', int($bytes / 800000), 'i % 9 * 50000', 'compress');
+	stored_again('hidden', int($bytes / 800000), 'i % 9 * 50000', 'compress_high, hash, encrypt');
+}
+
+if ($mb > 200)
+{
+	sql('ALTER SYSTEM RESET securefile.monitor', 'SELECT pg_reload_conf()');
 }
 
 # ---- invariants ----
