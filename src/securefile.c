@@ -75,6 +75,7 @@ static const SfSharedArea *const areas[] = {
 	&sf_stats_workers_columns_area,
 	&sf_space_parked_area,
 	&sf_space_dispenser_area,
+	&sf_space_proved_area,
 	&sf_space_keep_area,
 	&sf_keys_area,
 	&sf_monitor_area,

@@ -31,18 +31,10 @@
 #include "space/release.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/wait_event.h"
-
-/* A punch takes a millisecond or more, and writers of that file wait for it: 200 a second. */
-#define PUNCH_US			5000
-#define LOOK_US				100000	/* from one look for waiters to the next */
-
-static uint32 wait_event = 0;
 
 /* One table's work. */
 typedef struct Shrink
@@ -150,8 +142,9 @@ prove(Shrink *shrink)
 
 /* For view securefile_progress. */
 static void
-show_progress(const Shrink *shrink)
+show_progress(void *arg)
 {
+	const Shrink *shrink = arg;
 	SfProgress	progress = {
 		.operation = SF_OPERATION_RELEASE,
 		.table_oid = shrink->column->table_oid, .attnum = shrink->column->attnum, .pass = 1,
@@ -162,60 +155,20 @@ show_progress(const Shrink *shrink)
 	sf_stats_progress(&progress);
 }
 
-/* When is the next punch due, after those since began_us? */
-static uint64
-next_due_us(const Shrink *shrink, const SfRelease *before, uint64 began_us)
-{
-	uint64		bytes = (shrink->release.released_blocks - before->released_blocks) * SF_BLOCK_SIZE;
-	uint64		us = (shrink->release.punches - before->punches) * PUNCH_US;
-
-	if (shrink->most_bytes > 0)
-		us = Max(us, (uint64) ((double) bytes / shrink->most_bytes * 1000000));
-	return began_us + us;
-}
-
-/* Sleep until then; false as soon as somebody waits for the segment relation. */
-static bool
-pause_until(Relation segrel, uint64 due_us)
-{
-	while (!LockHasWaitersRelation(segrel, RowExclusiveLock))
-	{
-		uint64		now_us = sf_base_now_us();
-
-		if (now_us >= due_us)
-			return true;
-		SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileShrink");
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) (Min(due_us - now_us, LOOK_US) / 1000 + 1), wait_event);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	return false;
-}
-
 /* Punch until nothing is left, or somebody waits for the segment relation. */
 static void
 punch(Shrink *shrink)
 {
-	bool		more = true;
 	Relation	segrel = relation_open(shrink->lock.relId, RowExclusiveLock);
-	SfSegment  *seg = sf_space_open_rel(segrel);
+	SfReleasePace pace = {shrink->most_bytes, RowExclusiveLock, show_progress, shrink};
 
 	/*
 	 * the catalog's snapshot would keep vacuum from removing rows for all
 	 * that time
 	 */
 	InvalidateCatalogSnapshot();
-	while (more && !shrink->stopped)
-	{
-		const SfRelease before = shrink->release;
-		uint64		began_us = sf_base_now_us();
-
-		more = sf_space_release_some(seg, segrel, &shrink->release);
-		show_progress(shrink);
-		shrink->stopped = more &&
-			!pause_until(segrel, next_due_us(shrink, &before, began_us));
-	}
+	shrink->stopped = !sf_space_release_all(sf_space_open_rel(segrel), segrel, &shrink->release,
+											&pace);
 	relation_close(segrel, RowExclusiveLock);
 }
 

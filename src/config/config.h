@@ -54,6 +54,7 @@ extern int	sf_procedure_retention_ms;	/* securefile.procedure_retention */
 extern int	sf_transaction_memory_kb;	/* securefile.transaction_memory */
 extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
 extern bool sf_monitor_enabled; /* securefile.monitor */
+extern int	sf_release_threshold;	/* securefile.release_threshold, percent */
 extern int	sf_describe_as;		/* securefile.describe_as, an SfDescribeAs */
 extern int	sf_dump_oversize;	/* securefile.dump_oversize, an SfDumpOversize */
 extern int	sf_dump_oversize_limit_kb;	/* securefile.dump_oversize_limit */

@@ -58,6 +58,7 @@ int			sf_procedure_retention_ms = RETENTION_DEFAULT_MS;
 int			sf_transaction_memory_kb = TRANSACTION_DEFAULT_KB;
 int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
+int			sf_release_threshold = 0;
 int			sf_describe_as = SF_DESCRIBE_AS_BYTEA;
 int			sf_dump_oversize = SF_DUMP_OVERSIZE_ERROR;
 int			sf_dump_oversize_limit_kb = DUMP_LIMIT_DEFAULT_KB;
@@ -240,6 +241,11 @@ define_background(void)
 							NULL,
 							&sf_monitor_naptime_s, 10, 1, 3600,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.release_threshold",
+							"Percent of a column's files that is free and takes room, above which the monitor gives free space back to the file system.",
+							"0: it does not.",
+							&sf_release_threshold, 0, 0, 100,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("securefile.fetch_from",
 							   "Connection string of the server that a standby fetches data from which is not in WAL.",
 							   "Empty: none is fetched.",

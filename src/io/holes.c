@@ -246,17 +246,34 @@ sf_io_promise(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
 /* ---- punch ---- */
 
 /* A promise of room that is there changes nothing, and tells whether there are promises. */
-void
-sf_io_require_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
+static int
+promise_error(SfFileId file, uint64 segment_offset, uint64 len_bytes)
 {
-	SfFileId	file = sfi_io_file_at(storage, segment_offset);
 	uint64		from = sfi_io_file_offset(segment_offset);
 	SfFd	   *slot = sfi_io_fd_get(file, sf_direct_io, 0);
 	int			error = tells_room(slot) ?
 		allocate(slot, FALLOC_FL_KEEP_SIZE, from, from + len_bytes) : EOPNOTSUPP;
 
-	if (error != 0 && error != ENOSPC && error != EDQUOT)
+	return error == ENOSPC || error == EDQUOT ? 0 : error;
+}
+
+void
+sf_io_require_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
+{
+	SfFileId	file = sfi_io_file_at(storage, segment_offset);
+	int			error = promise_error(file, segment_offset, len_bytes);
+
+	if (error != 0)
 		report_hole_failure(file, "promise room in", error);
+}
+
+bool
+sf_io_has_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
+{
+	int			error = promise_error(sfi_io_file_at(storage, segment_offset), segment_offset,
+									  len_bytes);
+
+	return error != EOPNOTSUPP && error != ENOSYS;
 }
 
 /* Punch what lies in one part of a file; its direct writes have ended, and none begins. */

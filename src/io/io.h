@@ -192,7 +192,7 @@ extern uint64 sf_io_files_disk_bytes(SfStorage storage);
  * nothing where that does not tell where room is.
  * has_room: does some of a range take room?  True where the file system does not tell.
  * room_bytes: how much room a range takes; 0 where nothing can be given back, or no file is.
- * require_promises: an ERROR if there are no promises; of a range that has room.
+ * require_promises, has_promises: an ERROR, or false, if there are none; of a range that has room.
  * punch: give the room of a range back; nothing may be written there meanwhile.  In replay it does
  * nothing where there is no file, or no way to do it.
  * punches: how many holes that makes; writers of the file wait for each.  Never throws.
@@ -201,6 +201,7 @@ extern bool sf_io_may_have_holes(SfStorage storage, uint64 segment_offset);
 extern bool sf_io_promise(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern bool sf_io_has_room(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern uint64 sf_io_room_bytes(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+extern bool sf_io_has_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern void sf_io_require_promises(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern void sf_io_punch(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 extern uint32 sf_io_punches(uint64 segment_offset, uint64 len_bytes);

@@ -6,6 +6,7 @@
  * monitor_state.c	shared memory: marks, state of the processes, view
  * launcher.c		decides which database is next, starts workers
  * monitor_worker.c	works through the segments of one database
+ * monitor_release.c	gives free space of one back to the file system
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,8 @@
 #include "datatype/timestamp.h"
 #include "monitor/monitor.h"
 #include "nodes/pg_list.h"
+#include "space/space.h"
+#include "utils/rel.h"
 
 #define SF_MONITOR_MESSAGE_MAX	128
 
@@ -61,5 +64,12 @@ extern List *sfi_monitor_take_marks(bool *all);
  * DATABASE .. TEMPLATE)?  Does not wait, and needs no transaction.
  */
 extern bool sfi_monitor_must_leave(Oid db);
+
+/*
+ * Release some free space of a segment, whose relation is locked in ShareUpdateExclusiveLock, if
+ * the settings ask for it.  Returns whether to come back.  May take a second.  An ERROR means that
+ * less was released.
+ */
+extern bool sfi_monitor_release(SfSegment *seg, Relation rel);
 
 #endif							/* SF_MONITOR_INTERNAL_H */

@@ -55,7 +55,8 @@ maintain_segment(Relation rel, Oid *table_oid)
 		return true;
 	sf_space_maintain(seg, false, &work);
 	sf_keys_finish_shred(seg);
-	return work.fading || work.entries_seen > work.entries_resolved;
+	return sfi_monitor_release(seg, rel) || work.fading ||
+		work.entries_seen > work.entries_resolved;
 }
 
 /* Work on one segment, unless it is in use. */

@@ -378,6 +378,7 @@ claim_page(Relation rel, uint32 map, uint32 first, uint32 end)
 		found == first && count == end - first)
 	{
 		sfi_map_lend(SfPageMap(BufferGetPage(buf)), first, count);
+		sfi_proved_forget(SfRelStorage(rel), map, first, count);
 		sfi_map_dirty_lent(buf, SfRelStorage(rel));
 		claimed = true;
 	}

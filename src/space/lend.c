@@ -97,6 +97,8 @@ mark(const Search *search, SfRegion region, Buffer hbuf, Buffer buf)
 				 SfPageHeader(BufferGetPage(hbuf))->total_sectors);
 	SF_INVARIANT(S7, region.start_block + region.nblocks <= search->end_block);
 	sfi_map_lend(map, first, region.nblocks);
+	sfi_proved_forget(search->seg->storage, sf_map_of_block(region.start_block), first,
+					  region.nblocks);
 	sfi_map_dirty_lent(buf, search->seg->storage);
 }
 

@@ -84,5 +84,6 @@ extern void sf_space_log_data(SfSegment *seg, uint64 start_sector,
 
 extern const SfSharedArea sf_space_parked_area;
 extern const SfSharedArea sf_space_dispenser_area;
+extern const SfSharedArea sf_space_proved_area;
 
 #endif							/* SF_LEND_H */

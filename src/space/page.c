@@ -35,6 +35,7 @@
 
 #include "base/server.h"
 #include "space/pages.h"
+#include "space/reserve.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 
@@ -90,6 +91,8 @@ sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
 SF_NORETURN static void
 report_damaged_page(const char *relname, SfStorage storage, BlockNumber page, const char *detail)
 {
+	/* the monitor releases nothing there, until the server starts again */
+	sfi_proved_refuse(storage);
 	sf_base_report_damage(relname != NULL
 						  ? psprintf("page %u of segment relation \"%s\" is damaged", page, relname)
 						  : psprintf("page %u of the segment relation with file number %u is damaged",

@@ -3,7 +3,7 @@
  * release.h
  *	  Free runs go back to the file system where they lie (release.c).
  *
- * Audience: check/, which proves that they are free; sql/, which tells how much there is.
+ * Audience: check/, which proves that they are free; monitor/; sql/, which tells how much there is.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,6 +22,7 @@ typedef struct SfRelease
 	int64		next;			/* those before are given back */
 	uint64		budget_blocks;	/* that may be claimed still */
 	uint64		claimed_blocks;
+	uint64		claimed_punches;	/* holes that these will be, at most */
 	uint64		released_blocks;
 	uint64		punches;		/* of these */
 	XLogRecPtr	claimed_lsn;	/* end of WAL, then */
@@ -35,11 +36,32 @@ typedef struct SfRelease
 extern void sf_space_release_claim(SfSegment *seg, Relation rel, SfRelease *release);
 
 /*
- * Release some of them; false: there are none left.  Since they were claimed the segment
- * relation was locked all the time, against ShareLock at least, and a checkpoint was made.
- * FEATURE_NOT_SUPPORTED where the file system cannot.  After an ERROR call the end.
+ * Claim some free runs of which this start of the server knows that they are free, where
+ * securefile.release_threshold asks for that; the segment relation is locked in
+ * ShareUpdateExclusiveLock.  No checkpoint has to be made.  Whether there will be more of them.
  */
-extern bool sf_space_release_some(SfSegment *seg, Relation rel, SfRelease *release);
+extern bool sf_space_release_claim_proved(SfSegment *seg, Relation rel, SfRelease *release);
+
+/* How fast to release, and what else happens meanwhile. */
+typedef struct SfReleasePace
+{
+	uint64		most_bytes;		/* a second; 0: no limit but that of holes */
+	LOCKMODE	held;			/* of the segment relation */
+	void		(*show) (void *arg);	/* called after each step; NULL:
+										 * nothing */
+	void	   *arg;
+} SfReleasePace;
+
+#define SF_RELEASE_PUNCHES	200 /* holes a second */
+
+/*
+ * Release what is claimed, with pauses; false: somebody waits for the segment relation, and the
+ * rest is left.  Since it was claimed the relation was locked all the time, against ShareLock at
+ * least, and a checkpoint was made.  FEATURE_NOT_SUPPORTED where the file system cannot.  After an
+ * ERROR call the end.
+ */
+extern bool sf_space_release_all(SfSegment *seg, Relation rel, SfRelease *release,
+								 const SfReleasePace *pace);
 
 /* Give the rest back. */
 extern void sf_space_release_end(Relation rel, SfRelease *release);

@@ -131,6 +131,24 @@ typedef struct SfScan
 extern void sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, SfScan *scan);
 extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
+/* ---- proved space (proved.c): free blocks that the monitor may release ---- */
+
+/*
+ * None of these throws; each takes an LWLock for a moment, and does nothing without preload.
+ *
+ * note: the used bits of a range are cleared, all of which were set.  content is the map page
+ * before that; it is locked exclusively, as of forget: blocks of it that are marked lent.
+ * get: the bits of the blocks of a map page (SF_MAP_BLOCKS / 8 bytes); false: nothing is known.
+ * blocks: how many of a storage are known.
+ * forget_storage: all of it.  refuse: the same, and from now on nothing is noted of it.
+ */
+extern void sfi_proved_note(SfStorage storage, uint32 map, const SfMap *content, SfMapRange range);
+extern void sfi_proved_forget(SfStorage storage, uint32 map, uint32 first, uint32 count);
+extern bool sfi_proved_get(SfStorage storage, uint32 map, uint8 *blocks);
+extern uint64 sfi_proved_blocks(SfStorage storage);
+extern void sfi_proved_forget_storage(SfStorage storage);
+extern void sfi_proved_refuse(SfStorage storage);
+
 /* ---- dispenser (dispense.c): hints, never truth ---- */
 
 /*

@@ -146,6 +146,7 @@ add_clear(SfPageWork *work, const SfPendEntry *entry, const Buffer *maps, const 
 			return false;
 		sf_format_map_clear(&work->left[m], range);
 		sfi_change_op(sfi_change_find(maps[m]), SF_OP_MAP_CLEAR, &range, sizeof(range));
+		sfi_proved_note(SfRelStorage(work->rel), batch->maps[m], &work->left[m], range);
 		work->stats->sectors_freed += entry->count;
 	}
 	return true;

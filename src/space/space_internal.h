@@ -19,6 +19,7 @@
  * seal.c				the type of a page, and its seal
  * map.c				bits of one map page: used, lent
  * dispense.c			runs believed free, in shared memory
+ * proved.c				free blocks that were seen becoming free, in shared memory
  * parked.c				regions that stay lent between transactions, in shared memory
  * keep.c				space that a session needs longer than a snapshot of its own
  * verdict.c			horizons; what becomes of a pending entry
@@ -87,7 +88,8 @@
  *
  * Lock order: growth lock, resolver lock (heavyweight page locks of the segment relation),
  * header page, pending pages in queue order, share pages, a bucket of the advice, inode and
- * free pages, map pages ascending; the LWLocks of dispenser and parked regions are leaves.
+ * free pages, map pages ascending; the LWLocks of dispenser, proved blocks and parked regions are
+ * leaves.
  *
  *-------------------------------------------------------------------------
  */

@@ -104,6 +104,7 @@ forget_storage(SfStorage storage)
 {
 	sfi_dispense_forget(storage);
 	sfi_parked_forget(storage);
+	sfi_proved_forget_storage(storage);
 	sf_io_close(storage);
 }
 

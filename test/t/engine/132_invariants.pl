@@ -89,7 +89,7 @@ my %breaks = (
 	rule_1 => "$insert; DELETE FROM t WHERE id = 100; ARM; SELECT securefile_maintain('t', 'doc')",
 	rule_2 => "$insert; DELETE FROM t WHERE id = 100; ALWAYS; BEGIN; SELECT securefile_maintain('t', 'doc'); $insert",
 	d1 => "ALWAYS; INSERT INTO shared VALUES (2, 1, 50000, blob(1, 50000))",
-	# modules of their tests do these: 163_advice, 214_lend_below, 290_low_first, 294_release
+	# modules of their tests do these: 163_advice, 214_lend_below, 290_low_first, 294_release, 299_auto_release
 	a1 => '',
 	a2 => '',
 	s7 => '',
@@ -97,6 +97,8 @@ my %breaks = (
 	s9 => '',
 	unpromised => '',
 	unproved => '',
+	proved => '',
+	unwritten => '',
 	# a worker of the monitor, or the syncer, is the one that does it: see below
 	rule_4 => '',
 	y1 => '',
