@@ -30,10 +30,10 @@ sfi_ddl_move_has_wal_room(const SfSegment *seg, uint64 batch_bytes)
 	struct statvfs fs;
 
 	SF_ASSERT(batch_bytes > 0);
-	if (!seg->logged_data || !XLogIsNeeded())
-		return true;
 	if (SF_FAULT_SKIPS(shrink_wal_full))
 		return false;
+	if (!seg->logged_data || !XLogIsNeeded())
+		return true;
 	if (statvfs(XLOGDIR, &fs) != 0)
 		return true;
 	return (double) fs.f_bavail * fs.f_frsize >=
