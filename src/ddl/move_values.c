@@ -398,6 +398,10 @@ move_batch(Move *move, Oid table_oid, const char *column, bool follow)
 		begin(move, RelationGetRelationName(rows->rel), column);
 	else
 		require_position(move);
+	/* by now: its values would refer to what lies behind, again and again */
+	if (rows->at.pass > 0 && passes_over(&rows->column, move->seg,
+										 RelationGetRelationName(rows->rel), column))
+		rows->at.pass = 0;
 	if (rows->at.pass > 0)
 	{
 		if (rows->at.block == 0 && rows->at.offset == 0)
