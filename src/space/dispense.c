@@ -311,7 +311,7 @@ low_fit(Dispenser *slot, const Ask *ask)
  * the last one that its cost, all pages of the map at most, is small beside that of the freeing.
  */
 static bool
-is_stale(const Dispenser *slot, int chosen)
+is_outdone(const Dispenser *slot, int chosen)
 {
 	SF_ASSERT(chosen >= 0 && chosen < slot->nruns);
 	return is_roomy(slot) && slot->low_freed >= slot->seen_blocks / STALE_PART &&
@@ -328,7 +328,7 @@ sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block,
 	SF_ASSERT(need > 0 && need <= want && (slot == NULL || dispenser_is_valid(slot)));
 	if (slot != NULL)
 		i = is_roomy(slot) ? low_fit(slot, &ask) : best_fit(slot, &ask);
-	if (i >= 0 && end_block == SF_NO_END && is_stale(slot, i))
+	if (i >= 0 && end_block == SF_NO_END && is_outdone(slot, i))
 		i = -1;
 	if (i >= 0)
 	{
