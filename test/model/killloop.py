@@ -57,7 +57,7 @@ def settings(options):
     return load
 
 
-def strike(server, way, rng):
+def strike(server, way, rng, points):
     """End the server; returns what was done and whether it restarts by itself."""
     if way == "postmaster":
         server.kill_all()
@@ -66,16 +66,16 @@ def strike(server, way, rng):
         server.stop("immediate")
         return "immediate stop", False
     if way == "point":
-        return strike_at_point(server, rng)
+        return strike_at_point(server, rng, points)
     if way == "power":
         server.cut_power()
         return "power cut", False
     return f"SIGKILL of one {server.kill_backend(rng)}", True
 
 
-def strike_at_point(server, rng):
+def strike_at_point(server, rng, points):
     """SIGKILL of whichever process comes to a point of the code next."""
-    point = rng.choice(POINTS)
+    point = rng.choice(points)
     try:
         with server.connect() as conn:
             conn.execute("SELECT securefile_fault(%s, 'kill', skip => %s)",
@@ -134,7 +134,7 @@ def one_round(server, options, values, states, way, rng):
     """Load, kill, restart, compare."""
     running = model.start(server.dsn, options, states, 120)
     time.sleep(rng.uniform(0.3, options.load))
-    done, restarts = strike(server, way, rng)
+    done, restarts = strike(server, way, rng, getattr(options, "points", POINTS))
     totals = model.collect(running, states)
     began = time.time()
     if not restarts:
@@ -146,6 +146,8 @@ def one_round(server, options, values, states, way, rng):
         raise Mismatch("in the server's log:\n" + "\n".join(alarms))
     doubts = sum(1 for s in states if s and (s["doubt"] is not None or s["prepared"]))
     lost = examine(conn, options, values, states, rng)
+    for look in getattr(options, "looks", []):
+        look(server, conn, options)
     conn.close()
     return (f"{done}, {totals['transactions']} transactions, {doubts} in doubt,"
             + (f" {lost} lost," if options.asynchronous else "") + f" recovery {recovered:.1f} s")
@@ -171,11 +173,17 @@ def run(server, options):
         else:
             order = WAYS + (["point"] * 2 if has_fault_points(conn) else [])
     states = [None] * options.clients
+    end = time.time() + getattr(options, "seconds", 10**9)
+    done = 0
     for number in range(options.rounds):
+        if time.time() > end:
+            break
         if number % len(order) == 0:
             rng.shuffle(order)
         line = one_round(server, options, values, states, order[number % len(order)], rng)
         print(f"round {number + 1}: {line}", flush=True)
+        done = number + 1
+    return done
 
 
 def main():
@@ -189,20 +197,25 @@ def main():
     options = parser.parse_args()
     options.prepared = True
     options.faults = options.power	# clients see I/O errors before they lose the server
+    return run_all(options, f"--type {options.type} --wal-level {options.wal_level}"
+                   + (" --power" if options.power else "")
+                   + (" --async" if options.asynchronous else ""))
+
+
+def run_all(options, more):
+    """All rounds; the exit code.  more: options of the program that only it has."""
     server = Server(settings(options), options.power)
     try:
-        run(server, options)
+        rounds = run(server, options)
     except Exception as error:
         print(error if isinstance(error, Mismatch) else traceback.format_exc())
         print(server.tail())
         print(f"FAILED; cluster kept in {server.top}; again with: {sys.argv[0]} --seed"
               f" {options.seed} --rounds {options.rounds} --clients {options.clients}"
-              f" --load {options.load} --type {options.type} --wal-level {options.wal_level}"
-              + (" --power" if options.power else "")
-              + (" --async" if options.asynchronous else ""))
+              f" --load {options.load} {more}")
         return 1
     server.remove()
-    print(f"sound: seed {options.seed}, {options.rounds} kills")
+    print(f"sound: seed {options.seed}, {rounds} kills")
     return 0
 
 

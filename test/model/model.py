@@ -25,7 +25,7 @@ import psycopg
 
 import option_words
 import verify
-from client import Client, Lost, Mismatch, is_injected, is_lost
+from client import Client, Lost, Mismatch, is_expected, is_lost
 from operations import OPERATIONS
 from values import Values
 
@@ -72,7 +72,7 @@ def side_process(work, dsn, number, options, end, pipe):
             try:
                 work(conn, options, rng, end)
             except psycopg.Error as error:
-                if not options.faults or is_lost(error, conn) or not is_injected(error):
+                if is_lost(error, conn) or not is_expected(error, options):
                     raise
                 conn.rollback()
         pipe.send(("done", None, None))
@@ -139,7 +139,8 @@ def tidy(conn, options, rng, _end):
             option_words.train(conn.execute, table, column, "id, part", f"-n, {part}")
         else:
             conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected,
+            psycopg.errors.ObjectInUse):
         pass
     except psycopg.errors.ObjectNotInPrerequisiteState:
         # the proof of a release meets faults as findings
@@ -193,7 +194,8 @@ def start(dsn, options, states, seconds):
         launch(number, client_process, dsn, number, options, states[number])
     for number in range(options.readers):
         launch("reader", side_process, hold_snapshot, dsn, number, options)
-    launch("janitor", side_process, tidy, dsn, 0, options)
+    for work in [tidy, *getattr(options, "sides", [])]:
+        launch(work.__name__, side_process, work, dsn, 0, options)
     if options.faults and not getattr(options, "power", False):
         launch("saboteur", side_process, sabotage, dsn, 0, options)
     return running

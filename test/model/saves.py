@@ -73,7 +73,7 @@ class Saves:
         self.directory = options.directory or os.path.join(server.data, "saved")
         self.values = {}		# (table, id) -> contents
         self.files = {}			# name -> SHA-256
-        self.rate = 100 * MB	# bytes a second, as it was seen last
+        self.rate = 100 * MB	# bytes a second, the most that were seen
         self.points = False		# has the server some?
         self.counts = Counter()
         self.serial = 0
@@ -222,7 +222,7 @@ class Saves:
         error = self.run(lambda conn: conn.execute(f"SELECT securefile_save({sql}, %s, %s) {where}",
                                                    params + [path, overwrite]), blow, seconds)
         if blow == "none":
-            self.rate = length / (time.time() - began)
+            self.rate = max(self.rate, length / (time.time() - began))
         found = digest_of(path)
         if found != want and (error is None or found != before):
             raise Mismatch(f"{name} after {blow}, {length} bytes, {error}: {found}, not {want}"

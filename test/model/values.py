@@ -30,6 +30,10 @@ EDGES = [1, 511, 512, 513, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,
          UNIT - 1, UNIT, UNIT + 1, 2 * UNIT, 2 * UNIT + 1, 8 * UNIT, 8 * UNIT + 511]
 CACHE_BYTES = 48 * 1024 * 1024
 
+# The id of a value that was edited: so many times this, more than that of the value before all edits
+EDIT = 10**15
+EDITS = [1, 100, 511, 512, 4096, 70000, UNIT, 300000]
+
 
 def stored_bytes(length, in_row_max=IN_ROW_MAX):
     """Bytes of a segment that a value of this length must occupy."""
@@ -49,6 +53,9 @@ class Values:
         self.cached_bytes = 0
 
     def length(self, vid):
+        if vid >= EDIT:
+            at, length, _ = self.edit(vid)
+            return max(self.length(vid - EDIT), at + length)
         rng = random.Random(f"{self.seed}:{vid}")
         if rng.random() < 0.15:
             length = rng.choice(EDGES)
@@ -80,5 +87,21 @@ class Values:
             self.digests[vid] = hashlib.sha256(self.data(vid)).digest()
         return self.digests[vid]
 
+    def edit(self, vid):
+        """The last edit of a value: where it begins, how long it is, and the key of its bytes.  One
+        of four is at the end."""
+        rng = random.Random(f"{self.seed}:{vid} edit")
+        before = self.length(vid - EDIT)
+        at = rng.choice([before, *(rng.randint(0, before) for _ in range(3))])
+        return at, rng.choice(EDITS), f"{self.seed}:{vid} edit"
+
+    def edit_bytes(self, vid):
+        _, length, key = self.edit(vid)
+        return contents(key, length)
+
     def _make(self, vid):
+        if vid >= EDIT:
+            at, length, _ = self.edit(vid)
+            before = self.data(vid - EDIT)
+            return before[:at] + self.edit_bytes(vid) + before[at + length:]
         return contents(f"{self.seed}:{vid} contents", self.length(vid))
