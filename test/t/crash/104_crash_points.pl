@@ -33,6 +33,7 @@ my %elsewhere = (
 	redo_own => 'the same',
 	advice_split => 'a bucket is split when it has many entries: 163_advice',
 	io_file_remove => 'a file of the server is removed where it could not be finished: 271_server_files',
+	release_little => 'the monitor releases nothing without a setting: 299_auto_release',
 	share_root => 'a value with a root page is copied: 180_reflinks',
 	(map { ("migrate_$_" => 'securefile_migrate() has tests of its own: 246_migrate_storm') }
 		qw(begin helpers row batch between validated index compare locked swapped unlink finish abort)),
