@@ -20,16 +20,11 @@
 
 #include "ddl/move_values.h"
 #include "keys/keys.h"
+#include "space/shrink_limit.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-/* Of what has to find a place, so much more room is asked for; in each round more. */
-#define SPARE				0.05
-#define SPARE_MORE			0.15
-/* A cut leaves so much of a segment, see sfi_grow_cut_tail(). */
-#define CUT_PART			8
-#define CUT_MOST			(sf_bytes_to_sectors(64 * 1024 * 1024))
 /* Less than that part of a segment is not worth it. */
 #define WORTH_PART			10
 
@@ -97,43 +92,12 @@ survey_rows(Relation rel, AttrNumber attnum, SfSegment *seg)
 	return survey;
 }
 
-/*
- * The least sector below which there is room for what lies beyond it.  Within a map page used and
- * usable sectors count as spread evenly: if they are not, some values may find no place, and the
- * next call goes on.
- */
-static uint64
-least_limit(const SfMapUse *use, uint64 total, int round)
-{
-	const double factor = 1 + SPARE + SPARE_MORE * round;
-	double		spare = Min(total / (4 * CUT_PART), CUT_MOST / 4);
-	double		above = 0;
-	double		below = 0;
-
-	SF_ASSERT(round >= 0);
-	for (uint32 map = 0; map < sf_maps_of(total); map++)
-		above += use[map].used_sectors * factor;
-	for (uint32 map = 0; map < sf_maps_of(total); map++)
-	{
-		double		used = use[map].used_sectors * factor;
-		double		usable = use[map].usable_sectors;
-		double		missing = above + spare - below;
-
-		if (missing <= used + usable)
-			return sf_map_start(map) +
-				(uint64) (missing * sf_map_sectors_before(total, map) / Max(used + usable, 1));
-		above -= used;
-		below += usable;
-	}
-	return total;
-}
-
 SfMovePlan
 sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 {
 	SfMovePlan	plan = {0};
 	Survey		survey;
-	SfMapUse   *use;
+	SfShrinkLimit shrink;
 	uint32		piece;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
@@ -141,12 +105,11 @@ sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 	survey = survey_rows(rel, attnum, seg);
 	plan.fixed_end = Max(plan.fixed_end, survey.fixed_end);
 	piece = survey.sectors > 0 ? survey.weighted / survey.sectors : 0;
-	use = sf_space_map_use(seg, Max(piece, 1), &plan.total_sectors);
-	plan.limit = Max(least_limit(use, plan.total_sectors, round), 1);
-	plan.is_fixed = plan.fixed_end > plan.limit;
-	plan.limit = sf_round_up_block(Max(plan.limit, plan.fixed_end));
-	plan.after_sectors = plan.limit + Min(plan.limit / CUT_PART, CUT_MOST);
-	pfree(use);
+	shrink = sf_space_shrink_limit(seg, Max(piece, 1), round);
+	plan.total_sectors = shrink.total;
+	plan.is_fixed = plan.fixed_end > shrink.limit;
+	plan.limit = sf_round_up_block(Max(Max(shrink.limit, 1), plan.fixed_end));
+	plan.after_sectors = sf_space_after_cuts(plan.limit);
 	return plan;
 }
 

@@ -10,12 +10,11 @@
  *
  * The lower the limit, the less is free below, and the more has to move there.  So there is a
  * least one, and a walk from the front finds it, if the sum of what is used is known.  The walk
- * is over one number and one more for each map page; of the page where the limit lies the bits are
- * looked at again.
+ * is over two numbers for each map page.  Within a page used and usable sectors count as spread
+ * evenly: if they are not, some values may find no place.
  *
- * Free are whole blocks that nobody has lent: no others can be lent.  What has to move is counted
- * in sectors, since values that are stored again lie side by side.  A tenth more: free runs do
- * not fit values exactly, and others write meanwhile.
+ * Usable are whole blocks that nobody has lent, in runs that pieces of the values fit into.  More
+ * room is asked for than what moves takes: runs do not fit exactly, and others write meanwhile.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,24 +26,33 @@
 #include "space/reserve.h"
 #include "space/shrink_limit.h"
 
+/* Of what has to find a place, so much more room is asked for; in each round more. */
+#define SPARE				0.05
+#define SPARE_MORE			0.15
+/* And a quarter of what cuts leave. */
+#define SLACK_PART			4
+
 /* What a map page has. */
 typedef struct MapSums
 {
 	uint32		used_sectors;
-	uint32		free_blocks;
+	uint32		usable_sectors;
 } MapSums;
 
-/* A search of the least limit, which has come so far; in sectors. */
-typedef struct Search
+/*
+ * Each cut leaves an eighth of what there was before, so many cuts leave a seventh of what is
+ * before the tail.
+ */
+uint64
+sf_space_after_cuts(uint64 tail)
 {
-	uint64		used;			/* behind */
-	uint64		free;			/* before */
-	uint64		slack;
-} Search;
+	SF_ASSERT(tail <= SF_MAX_SECTORS);
+	return sfi_grow_cut_end(tail, sfi_grow_slack_sectors(sf_round_up_block(tail / 7 * 8)));
+}
 
 /* Add up a map page; *tail: the end of what is in use or lent there, if anything is. */
 static MapSums
-sum_page(Relation rel, uint32 map, uint32 limit, uint64 *tail)
+sum_page(Relation rel, uint32 map, uint32 limit, uint32 piece_sectors, uint64 *tail)
 {
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 	const SfMap *content = SfPageMap(BufferGetPage(buf));
@@ -54,10 +62,12 @@ sum_page(Relation rel, uint32 map, uint32 limit, uint64 *tail)
 	uint32		first;
 	uint32		count;
 
-	SF_ASSERT(limit > 0 && limit <= SF_MAP_BLOCKS);
+	SF_ASSERT(limit > 0 && limit <= SF_MAP_BLOCKS && piece_sectors > 0);
 	while (sfi_map_next_free(content, limit, &from, &first, &count))
 	{
-		sums.free_blocks += count;
+		uint32		sectors = count * SF_BLOCK_SECTORS;
+
+		sums.usable_sectors += sectors - sectors % piece_sectors;
 		end = first + count == limit ? first : limit;
 	}
 	UnlockReleaseBuffer(buf);
@@ -66,112 +76,76 @@ sum_page(Relation rel, uint32 map, uint32 limit, uint64 *tail)
 	return sums;
 }
 
-/* Add up all map pages of a segment; *used and *tail, in sectors, become theirs. */
+/* Add up all map pages of a segment; above and tail become those of all. */
 static MapSums *
-sum_pages(Relation rel, uint64 total, uint64 *used, uint64 *tail)
+sum_pages(Relation rel, uint32 piece_sectors, SfShrinkLimit *shrink)
 {
-	uint32		npages = sf_maps_of(total);
+	uint32		npages = sf_maps_of(shrink->total);
 	MapSums    *sums = MemoryContextAllocHuge(CurrentMemoryContext,
 											  Max(npages, 1) * sizeof(MapSums));
 
-	*used = *tail = 0;
 	for (uint32 map = 0; map < npages; map++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		sums[map] = sum_page(rel, map, sf_block_of(sf_map_sectors_before(total, map)), tail);
-		*used += sums[map].used_sectors;
+		sums[map] = sum_page(rel, map, sf_block_of(sf_map_sectors_before(shrink->total, map)),
+							 piece_sectors, &shrink->tail);
+		shrink->above += sums[map].used_sectors;
 	}
 	return sums;
 }
 
-/* Is what is free before enough for what is used behind? */
-static bool
-is_enough(Search search)
-{
-	return 10 * search.free >= 11 * search.used + 10 * search.slack;
-}
-
-/* The same search, so much further on. */
-static Search
-passed(Search search, uint32 used_sectors, uint32 free_blocks)
-{
-	SF_ASSERT(free_blocks <= SF_MAP_BLOCKS && used_sectors <= SF_MAP_SECTORS);
-	/* it was counted at another moment than the sum */
-	search.used -= Min(search.used, used_sectors);
-	search.free += sf_blocks_to_sectors(free_blocks);
-	return search;
-}
-
-/* Pass some blocks of a map page. */
-static Search
-pass_blocks(Search search, const SfMap *map, uint32 begin, uint32 end)
-{
-	uint32		from = begin;
-	uint32		first;
-	uint32		count;
-
-	SF_ASSERT(begin < end && end <= SF_MAP_BLOCKS);
-	while (sfi_map_next_free(map, end, &from, &first, &count))
-		search = passed(search, 0, count);
-	return passed(search, pg_popcount((const char *) map->used + begin, end - begin), 0);
-}
-
-/*
- * The least limit that serves on a map page, before the end of what there is of it; *used becomes
- * what lies behind.
- */
-static uint64
-find_on_page(Relation rel, uint32 map, uint32 limit, Search search, uint64 *used)
+/* Sectors of a map page that are in use from a block of it on. */
+static uint32
+used_from(Relation rel, uint32 map, uint32 block)
 {
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-	uint32		block = 0;
+	uint32		used = pg_popcount((const char *) SfPageMap(BufferGetPage(buf))->used + block,
+								   SF_MAP_BLOCKS - block);
 
-	SF_ASSERT(limit > 0 && limit <= SF_MAP_BLOCKS);
-	while (block < limit && !is_enough(search))
-	{
-		uint32		end = Min(limit, block + sf_block_of(SF_GROWTH_SECTORS));
-
-		search = pass_blocks(search, SfPageMap(BufferGetPage(buf)), block, end);
-		block = end;
-	}
+	SF_ASSERT(block <= SF_MAP_BLOCKS);
 	UnlockReleaseBuffer(buf);
-	*used = search.used;
-	return sf_blocks_to_sectors(sf_map_first_block(map) + block);
+	return used;
 }
 
-/* The least limit that serves; *used, all that is used, becomes what lies behind. */
-static uint64
-find_limit(Relation rel, uint64 total, const MapSums *sums, uint64 slack, uint64 *used)
+/* Find the limit; above becomes what lies behind it. */
+static void
+find_limit(Relation rel, const MapSums *sums, double factor, SfShrinkLimit *shrink)
 {
-	Search		search = {.used = *used, .slack = slack};
+	uint64		total = Min(shrink->total, sf_space_after_cuts(shrink->tail));
+	double		missing = shrink->above * factor +
+		(double) sfi_grow_slack_sectors(total) / SLACK_PART;
 
-	for (uint32 map = 0; map < sf_maps_of(total); map++)
+	for (uint32 map = 0; map < sf_maps_of(shrink->total); map++)
 	{
-		Search		next = passed(search, sums[map].used_sectors, sums[map].free_blocks);
+		double		gain = sums[map].used_sectors * factor + sums[map].usable_sectors;
+		uint32		sectors = sf_map_sectors_before(shrink->total, map);
 
-		if (is_enough(next))
-			return find_on_page(rel, map, sf_block_of(sf_map_sectors_before(total, map)), search,
-								used);
-		search = next;
+		/* the sums of pages are of different moments */
+		shrink->above -= Min(shrink->above, sums[map].used_sectors);
+		if (missing <= gain)
+		{
+			uint32		part = sf_blocks_of((uint64) (missing * sectors / Max(gain, 1)));
+
+			shrink->limit = sf_blocks_to_sectors(sf_map_first_block(map) + part);
+			shrink->above += used_from(rel, map, part);
+			return;
+		}
+		missing -= gain;
 	}
-	*used = 0;
-	return total;
+	shrink->limit = shrink->total;
 }
 
 SfShrinkLimit
-sf_space_shrink_limit(SfSegment *seg)
+sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, int round)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	SfShrinkLimit shrink = {.total = sfi_header(rel).total_sectors};
-	uint64		slack = sfi_grow_slack_sectors(shrink.total);
-	MapSums    *sums = sum_pages(rel, shrink.total, &shrink.above, &shrink.tail);
+	MapSums    *sums = sum_pages(rel, piece_sectors, &shrink);
 
-	shrink.limit = find_limit(rel, shrink.total, sums, slack, &shrink.above);
+	SF_ASSERT(round >= 0);
+	find_limit(rel, sums, 1 + SPARE + SPARE_MORE * round, &shrink);
 	pfree(sums);
 	sfi_segment_close(rel);
-	shrink.unmoved = Min(shrink.total, sfi_grow_cut_end(shrink.tail, slack));
-	shrink.target = Min(shrink.total,
-						sfi_grow_cut_end(Min(shrink.tail, shrink.limit), slack));
-	SF_ASSERT(shrink.target <= shrink.unmoved && shrink.limit <= shrink.total);
+	SF_ASSERT(shrink.limit <= shrink.total && shrink.tail <= shrink.total);
 	return shrink;
 }

@@ -17,20 +17,23 @@ typedef struct SfShrinkLimit
 {
 	uint64		total;			/* of the segment, as of now */
 	uint64		tail;			/* nothing behind it is in use or lent */
-	uint64		limit;			/* what lies at it or behind can move below; a
-								 * multiple of 64 KB, or total */
+	uint64		limit;			/* what lies at it or behind can move below;
+								 * in whole blocks */
 	uint64		above;			/* in use at the limit and behind, also what
 								 * is pending */
-	uint64		target;			/* of the segment, after that and a cut */
-	uint64		unmoved;		/* the same after a cut alone */
 } SfShrinkLimit;
 
 /*
- * The least limit for which what is free below is enough for what is in use behind, a tenth
- * more, and the slack of a cut.  limit = total: there is none.  All map pages are read, one
- * after the other, so the numbers are of different moments: advice, and no promise.  Works on a
- * standby.  DATA_CORRUPTED.
+ * The least limit for which what is free below is enough for what is in use behind, with some to
+ * spare.  limit = total: there is none.  Values are stored in pieces of so many sectors.
+ * round: how often values have found no place below a limit: then it is higher.
+ *
+ * All map pages are read, one after the other, so the numbers are of different moments: advice,
+ * and no promise.  Works on a standby.  DATA_CORRUPTED.
  */
-extern SfShrinkLimit sf_space_shrink_limit(SfSegment *seg);
+extern SfShrinkLimit sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, int round);
+
+/* How long a segment is when cuts have left no more, if what lies behind the tail is free. */
+extern uint64 sf_space_after_cuts(uint64 tail);
 
 #endif							/* SF_SHRINK_LIMIT_H */

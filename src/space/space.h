@@ -277,18 +277,6 @@ typedef struct SfUsage
 extern SfUsage sf_space_usage(SfSegment *seg);
 
 /*
- * Each map page of a segment, in their order (palloc'd), and where the segment ends.  Usable are
- * free sectors that pieces of that size fit into.  DATA_CORRUPTED.
- */
-typedef struct SfMapUse
-{
-	uint32		used_sectors;
-	uint32		usable_sectors;
-} SfMapUse;
-
-extern SfMapUse *sf_space_map_use(SfSegment *seg, uint32 piece_sectors, uint64 *total_sectors);
-
-/*
  * Behind the last sector that pending entries of transactions name which have not ended, prepared
  * ones among them; 0: there is none.  DATA_CORRUPTED.
  */

@@ -364,48 +364,6 @@ sf_space_is_used(SfSegment *seg, SfRun run, bool or_lent)
 
 /* ---- what stands in the way of a shorter segment ---- */
 
-/* What a map page has; it ends with that block. */
-static SfMapUse
-use_of(const SfMap *map, uint32 limit, uint32 piece_sectors)
-{
-	SfMapUse	use = {.used_sectors = map->used_sectors};
-	uint32		from = 0;
-	uint32		first;
-	uint32		count;
-
-	while (sfi_map_next_free(map, limit, &from, &first, &count))
-	{
-		uint32		sectors = count * SF_BLOCK_SECTORS;
-
-		use.usable_sectors += sectors - sectors % piece_sectors;
-	}
-	SF_ASSERT(use.usable_sectors <= SF_MAP_SECTORS);
-	return use;
-}
-
-SfMapUse *
-sf_space_map_use(SfSegment *seg, uint32 piece_sectors, uint64 *total_sectors)
-{
-	Relation	rel = sfi_segment_rel(seg);
-	uint64		total = sfi_header(rel).total_sectors;
-	uint32		n = sf_maps_of(total);
-	SfMapUse   *use = palloc(Max(n, 1) * sizeof(SfMapUse));
-
-	SF_ASSERT(piece_sectors > 0);
-	for (uint32 map = 0; map < n; map++)
-	{
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-
-		CHECK_FOR_INTERRUPTS();
-		use[map] = use_of(SfPageMap(BufferGetPage(buf)),
-						  sf_block_of(sf_map_sectors_before(total, map)), piece_sectors);
-		UnlockReleaseBuffer(buf);
-	}
-	sfi_segment_close(rel);
-	*total_sectors = total;
-	return use;
-}
-
 /* What entries of a transaction name: xid, and the end of the runs. */
 typedef struct Held
 {

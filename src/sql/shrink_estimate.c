@@ -36,16 +36,21 @@ typedef struct Estimate
 
 /* Add the rows whose values have so many bytes; without an ANALYZE the sum is not known. */
 static void
-add_rows(Estimate *sum, const SfCheckColumn *column, uint64 bytes)
+add_rows(Estimate *sum, const SfSampled *sampled, uint64 bytes)
 {
-	SfSampled	sampled;
-
 	if (bytes == 0 || sum->rows < 0)
 		return;
-	if (sf_stats_sampled_column(column->table_oid, column->attnum, &sampled))
-		sum->rows += ceil(bytes / sampled.stored_bytes);
+	if (sampled->stored_bytes > 0)
+		sum->rows += ceil(bytes / sampled->stored_bytes);
 	else
 		sum->rows = -1;
+}
+
+/* How long the pieces are in which values are stored; that is known by an ANALYZE, too. */
+static uint32
+piece_sectors(const SfSampled *sampled)
+{
+	return Max(1, sf_bytes_to_sectors((uint64) Min(sampled->stored_bytes, SF_UNIT_SIZE)));
 }
 
 /*
@@ -55,15 +60,18 @@ add_rows(Estimate *sum, const SfCheckColumn *column, uint64 bytes)
 static void
 add_move(Estimate *sum, const SfCheckColumn *column, SfSegment *seg)
 {
-	SfShrinkLimit shrink = sf_space_shrink_limit(seg);
-	bool		moves = !sf_space_column(seg)->options.deduplicate &&
-		shrink.target < shrink.unmoved;
+	SfSampled	sampled = {0};
+	bool		known = sf_stats_sampled_column(column->table_oid, column->attnum, &sampled);
+	SfShrinkLimit shrink = sf_space_shrink_limit(seg, piece_sectors(&sampled), 0);
+	uint64		unmoved = Min(shrink.total, sf_space_after_cuts(shrink.tail));
+	uint64		target = Min(unmoved, sf_space_after_cuts(Min(shrink.tail, shrink.limit)));
+	bool		moves = !sf_space_column(seg)->options.deduplicate && target < unmoved;
 	uint64		movable = moves ? sf_sectors_to_bytes(shrink.above) : 0;
 
-	SF_ASSERT(shrink.target <= shrink.unmoved);
+	SF_ASSERT(known || sampled.stored_bytes == 0);
 	sum->movable_bytes += movable;
-	sum->target_bytes += sf_sectors_to_bytes(moves ? shrink.target : shrink.unmoved);
-	add_rows(sum, column, movable);
+	sum->target_bytes += sf_sectors_to_bytes(moves ? target : unmoved);
+	add_rows(sum, &sampled, movable);
 }
 
 /* Add what one segment has. */
