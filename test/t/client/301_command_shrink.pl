@@ -72,7 +72,7 @@ my ($expected) = objects($said);
 my ($estimate) = objects(ends(0, qr/"releasable_bytes"/, 'the estimate', 'shrink', '-t', 'a', '--estimate', '--json'));
 is_deeply($estimate, { report => 'shrink', %$expected }, 'is what the server says, and rows are not known');
 sql('ANALYZE a');
-ends(0, qr/\A +[0-9.]+ MB files\n +[0-9.]+ MB on disk\n +[0-9.]+ kB live\n +[0-9.]+ MB can be given back.*\n +[0-9.]+ kB lie high.*\n +1 rows have these.*\n +[0-9.]+ MB files, when.*\n\z/, 'as lines', 'shrink', '-t', 'a', '--estimate');
+ends(0, qr/\A +[0-9.]+ MB files\n +[0-9.]+ MB on disk\n +[0-9.]+ kB live\n +[0-9.]+ MB can be given back.*\n +[0-9.]+ kB lie high.*\n +1 rows have these.*\n +[0-9.]+ [kM]B files, when.*\n\z/, 'as lines', 'shrink', '-t', 'a', '--estimate');
 is(disk('a'), $expected->{disk_bytes}, 'and nothing is given back');
 
 # ---- the call ----
