@@ -172,7 +172,7 @@ foreach my $name (sort keys %changes)
 	sql("DROP TABLE IF EXISTS $name");
 	my $full = with_free($name, 'logging');
 	my $session = background($node);
-	$session->{stdin} .= "CALL securefile_shrink('$name', 'doc', 'move', 50000, 100000, force => true);\n";
+	$session->{stdin} .= "CALL securefile_shrink('$name', 'doc', 'move', 150000, 100000, force => true);\n";
 	$session->{run}->pump_nb;
 	wait_for_sql($node, "SELECT rewritten > 0 FROM securefile_progress WHERE table_name = '$name'");
 	$changes{$name}->($name);
