@@ -11,15 +11,18 @@
  * entries, and the limit is not set below what must stay.  If the files would hardly become
  * shorter then, nothing is moved.
  *
- * What only is in use for a moment does not count: rows that are locked, and what waits for
- * snapshots.
+ * What only is in use for a moment does not count: rows that are locked, what waits for snapshots,
+ * and what a transaction has stored or deleted that ends within a second.  One that had begun
+ * before and still has not ended by then may take hours, or is prepared.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/transam.h"
 #include "ddl/move_values.h"
 #include "keys/keys.h"
+#include "miscadmin.h"
 #include "space/shrink_limit.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
@@ -27,6 +30,10 @@
 
 /* Less than that part of a segment is not worth it. */
 #define WORTH_PART			10
+
+/* So long transactions are waited for; how often it is looked. */
+#define LASTING_US			1000000
+#define LOOK_US				10000
 
 /* What the rows of a column show. */
 typedef struct Survey
@@ -92,21 +99,40 @@ survey_rows(Relation rel, AttrNumber attnum, SfSegment *seg)
 	return survey;
 }
 
+/*
+ * Behind the last sector that is held by transactions which had an id below that one; those that
+ * hold something behind the limit are given some time to end.
+ */
+static uint64
+lasting_end(SfSegment *seg, uint64 before, uint64 limit)
+{
+	uint64		until_us = sf_base_now_us() + LASTING_US;
+	uint64		end;
+
+	while ((end = sf_space_held_end(seg, before)) > limit && sf_base_now_us() < until_us)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(LOOK_US);
+	}
+	return end;
+}
+
 SfMovePlan
 sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 {
 	SfMovePlan	plan = {0};
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	Survey		survey;
 	SfShrinkLimit shrink;
 	uint32		piece;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
-	plan.fixed_end = sf_space_held_end(seg);
 	survey = survey_rows(rel, attnum, seg);
-	plan.fixed_end = Max(plan.fixed_end, survey.fixed_end);
+	SF_FAULT(shrink_surveyed);
 	piece = survey.sectors > 0 ? survey.weighted / survey.sectors : 0;
 	shrink = sf_space_shrink_limit(seg, Max(piece, 1), round);
 	plan.total_sectors = shrink.total;
+	plan.fixed_end = Max(survey.fixed_end, lasting_end(seg, next, shrink.limit));
 	plan.is_fixed = plan.fixed_end > shrink.limit;
 	plan.limit = sf_round_up_block(Max(Max(shrink.limit, 1), plan.fixed_end));
 	plan.after_sectors = sf_space_after_cuts(plan.limit);

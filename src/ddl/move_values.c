@@ -183,7 +183,7 @@ note_useless(const SfMovePlan *plan, const char *table, const char *column)
 			 !plan->is_fixed ?
 			 errdetail("The files have %s, and would have about %s.",
 					   in_mb(plan->total_sectors), in_mb(plan->after_sectors)) :
-			 errdetail("The files have %s, and would have about %s: at %s lies what cannot be moved, a value that shares space with others, or whose key is not loaded, or that a transaction has stored or deleted which has not ended, or is prepared.",
+			 errdetail("The files have %s, and would have about %s: at %s lies what cannot be moved, a value that shares space with others, or whose key is not loaded, or that a transaction has stored or deleted which takes long, or is prepared.",
 					   in_mb(plan->total_sectors), in_mb(plan->after_sectors),
 					   in_mb(plan->fixed_end))));
 }

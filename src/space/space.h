@@ -277,10 +277,10 @@ typedef struct SfUsage
 extern SfUsage sf_space_usage(SfSegment *seg);
 
 /*
- * Behind the last sector that pending entries of transactions name which have not ended, prepared
- * ones among them; 0: there is none.  DATA_CORRUPTED.
+ * Behind the last sector that pending entries of transactions name which have an id below that one
+ * and have not ended, prepared ones among them; 0: there is none.  DATA_CORRUPTED.
  */
-extern uint64 sf_space_held_end(SfSegment *seg);
+extern uint64 sf_space_held_end(SfSegment *seg, uint64 before);
 
 /*
  * Are all sectors of a run marked used?  (stale locator against corruption)  None

@@ -373,6 +373,7 @@ typedef struct Held
 
 typedef struct HeldList
 {
+	uint64		before;			/* of transactions with an id below that */
 	Held	   *held;
 	int64		n;
 	int64		size;
@@ -385,7 +386,7 @@ note_held(const SfPendEntry *entry, void *arg)
 	HeldList   *list = arg;
 	uint64		end = entry->start + entry->count;
 
-	if (!sf_pend_is_run(entry->kind))
+	if (!sf_pend_is_run(entry->kind) || entry->fxid >= list->before)
 		return;
 	if (list->n > 0 && list->held[list->n - 1].fxid == entry->fxid)
 	{
@@ -398,9 +399,9 @@ note_held(const SfPendEntry *entry, void *arg)
 }
 
 uint64
-sf_space_held_end(SfSegment *seg)
+sf_space_held_end(SfSegment *seg, uint64 before)
 {
-	HeldList	list = {0};
+	HeldList	list = {.before = before};
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		end = 0;
 

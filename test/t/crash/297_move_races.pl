@@ -47,7 +47,7 @@ sub ends_well
 # ---- a crash, or an error, at each step ----
 
 # all of them are crashed in 104_crash_points
-foreach my $point ('shrink_limit', 'shrink_stored', 'shrink_row_updated', 'shrink_batch_done')
+foreach my $point ('shrink_surveyed', 'shrink_limit', 'shrink_stored', 'shrink_row_updated', 'shrink_batch_done')
 {
 	foreach my $how ('error', $point =~ /row|batch/ ? 'kill' : ())
 	{
@@ -128,6 +128,21 @@ all_through();
 	$writer->quit;
 	rows_right($node, 'serial', scalar(@live), 'beside an older snapshot');
 	sound($node, 'serial', 'beside an older snapshot');
+}
+# a younger transaction, which may be a short one; an older one stops the move (296)
+{
+	with_free('younger', 'logging');
+	my ($session, $writer) = (background($node), background($node));
+	# securefile_shrink() would wait for the writer in the end
+	ok(held($node, $session, 'shrink_surveyed', "SELECT moved FROM securefile_shrink_some('younger', 'doc')"), 'a move looks for its limit');
+	ok(held($node, $writer, 'commit_before_record', 'DELETE FROM younger WHERE id = 40'), 'and another session deletes the last value');
+	resume($node, $session, 'shrink_surveyed');
+	$session->quit;
+	resume($node, $writer, 'commit_before_record');
+	$writer->quit;
+	is(sql("SELECT count(*) FROM younger WHERE id > 36 AND xmin::text <> (SELECT xmin::text FROM younger WHERE id = 4)"), 3, 'all others have moved');
+	rows_right($node, 'younger', @live - 1, 'beside a younger transaction');
+	sound($node, 'younger', 'beside a younger transaction');
 }
 # a handle that was opened before
 prepare_handles($node);
