@@ -95,12 +95,11 @@ begin_table(Shrink *shrink)
 static void
 resolve(const SfCheckColumn *column)
 {
-	Relation	segrel = relation_open(sf_check_segment_relid(column), ShareUpdateExclusiveLock);
-	SfSegment  *seg = sf_space_open_rel(segrel);
 	SfMaintain	work = {0};
+	Relation	segrel = sf_space_open_resolved(sf_check_segment_relid(column), &work);
 
-	(void) sf_space_resolve(seg, true, &work);
-	relation_close(segrel, ShareUpdateExclusiveLock);
+	if (segrel != NULL)
+		relation_close(segrel, ShareUpdateExclusiveLock);
 }
 
 /* All is sound: claim, and keep a lock beyond the transaction (an SfCheckThen). */

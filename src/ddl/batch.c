@@ -196,22 +196,16 @@ securefile_rewrite_some(PG_FUNCTION_ARGS)
 
 /*
  * What the last batch has set free is space for the next one: so what is stored again comes to lie
- * low, and the end of the segment becomes free.  Waits for the monitor or VACUUM to be through.
+ * low, and the end of the segment becomes free.
  */
 static void
 free_old_values(Oid table_oid, AttrNumber attnum)
 {
-	Oid			relid = sf_space_segment_relid(table_oid, attnum);
-	Relation	segrel;
 	SfMaintain	work = {0};
+	Relation	segrel = sf_space_open_resolved(sf_space_segment_relid(table_oid, attnum), &work);
 
-	if (!OidIsValid(relid))
-		return;
-	segrel = try_relation_open(relid, ShareUpdateExclusiveLock);
-	if (segrel == NULL)
-		return;
-	(void) sf_space_resolve(sf_space_open_rel(segrel), true, &work);
-	relation_close(segrel, NoLock);
+	if (segrel != NULL)
+		relation_close(segrel, ShareUpdateExclusiveLock);
 }
 
 /* All of one table, a transaction for each batch; returns how many rows were passed over. */

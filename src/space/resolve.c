@@ -452,3 +452,17 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	sfi_segment_close(rel);
 	return true;
 }
+
+Relation
+sf_space_open_resolved(Oid segment_relid, SfMaintain *stats)
+{
+	Relation	segrel = NULL;
+
+	if (OidIsValid(segment_relid))
+		segrel = try_relation_open(segment_relid, ShareUpdateExclusiveLock);
+	if (segrel == NULL)
+		return NULL;
+	(void) sf_space_resolve(sf_space_open_rel(segrel), true, stats);
+	SF_ASSERT(stats->entries_resolved <= stats->entries_seen);
+	return segrel;
+}

@@ -252,6 +252,13 @@ typedef struct SfMaintain
 extern bool sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats);
 
 /*
+ * Open a segment relation with ShareUpdateExclusiveLock, and resolve what can be.  Waits for the
+ * monitor and VACUUM, which take that lock, too; writers and readers go on.  NULL when there is no
+ * such relation, or not any more.
+ */
+extern Relation sf_space_open_resolved(Oid segment_relid, SfMaintain *stats);
+
+/*
  * Give back what is parked, refill the dispenser, grow ahead of need, cut a free tail, and
  * fill up data files that end before the segment does.  wait: for securefile_maintain(),
  * all that can be cut is; else for the monitor.  DISK_FULL, DATA_CORRUPTED.

@@ -34,19 +34,17 @@ add_work(SfMaintain *sum, const SfMaintain *work)
 		sum->oldest_unresolved = work->oldest_unresolved;
 }
 
-/*
- * Under the lock that the monitor and vacuum take too: one of
- * them works on a segment at a time, and writers and readers go on.
- */
 void
 sfi_maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 {
-	Relation	segrel = relation_open(sf_check_segment_relid(column), ShareUpdateExclusiveLock);
-	SfSegment  *seg = sf_space_open_rel(segrel);
 	SfMaintain	work = {0};
+	Relation	segrel = sf_space_open_resolved(sf_check_segment_relid(column), &work);
+	SfSegment  *seg;
 
-	(void) sf_space_resolve(seg, true, &work);
-	SF_ASSERT(work.entries_resolved <= work.entries_seen);
+	/* the table was not locked, and has been dropped */
+	if (segrel == NULL)
+		return;
+	seg = sf_space_open_rel(segrel);
 	sf_space_maintain(seg, true, &work);
 	sf_keys_finish_shred(seg);
 	relation_close(segrel, ShareUpdateExclusiveLock);

@@ -12,7 +12,8 @@
 
 /*
  * Free what can be freed, and cut the free tail, all of it but for some space for the next
- * values; what was done is added to the sum.  The table is locked.
+ * values; what was done is added to the sum.  A table that is not locked may have been dropped
+ * meanwhile: then nothing is done, or an ERROR says that there is no segment.
  */
 extern void sfi_maintain_column(const SfCheckColumn *column, SfMaintain *sum);
 
