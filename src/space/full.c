@@ -11,28 +11,26 @@
  */
 #include "base/base.h"
 
-#include "miscadmin.h"
 #include "space/pages.h"
 #include "space/reserve.h"
 #include "utils/lsyscache.h"
+
+/* An SfMapVisit. */
+static bool
+add_reserved(const SfMap *content, uint32 map, uint32 limit, void *arg)
+{
+	*(uint64 *) arg += sfi_map_reserved(content, limit);
+	return true;
+}
 
 /* Bytes of the files that are lent to processes and not used: they may write there yet. */
 static uint64
 reserved_bytes(SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	uint64		total = sfi_header(rel).total_sectors;
 	uint64		sectors = 0;
 
-	for (uint32 map = 0; map < sf_maps_of(total); map++)
-	{
-		uint32		limit = sf_block_of(sf_map_sectors_before(total, map));
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-
-		CHECK_FOR_INTERRUPTS();
-		sectors += sfi_map_reserved(SfPageMap(BufferGetPage(buf)), limit);
-		UnlockReleaseBuffer(buf);
-	}
+	sfi_visit_maps(rel, sfi_header(rel).total_sectors, false, add_reserved, &sectors);
 	sfi_segment_close(rel);
 	return sf_sectors_to_bytes(sectors);
 }

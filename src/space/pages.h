@@ -35,6 +35,15 @@
 extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
 /*
+ * Show the map pages of so many sectors, each under its lock in share mode: from the first one on,
+ * or (from_end) from the last one back, until visit returns false.  limit: the blocks of that page
+ * that lie before the end.  The pages are of slightly different moments.
+ */
+typedef bool (*SfMapVisit) (const SfMap *content, uint32 map, uint32 limit, void *arg);
+extern void sfi_visit_maps(Relation rel, uint64 total_sectors, bool from_end, SfMapVisit visit,
+						   void *arg);
+
+/*
  * Sectors marked used on all map pages, of so many that there are.  The pages count them, and the
  * count is part of what their seals cover, so the bits need not be looked at.
  */

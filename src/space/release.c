@@ -85,25 +85,19 @@ make_room(SfRelease *release, uint32 least_blocks)
 										   sizeof(SfRegion), CurrentMemoryContext);
 }
 
-/* Lend a free run of a map page, which is locked exclusively, to this process. */
+/* Note a free run of a map page, or as much of it as may be claimed still. */
 static void
-claim_run(SfRelease *release, SfStorage storage, uint32 map, SfMap *content, uint32 first,
-		  uint32 count)
+take_run(SfRelease *release, uint32 map, uint32 first, uint32 count)
 {
 	count = Min(count, release->budget_blocks);
 	SF_ASSERT(release->n < release->size && count > 0);
-	sfi_map_lend(content, first, count);
-	sfi_proved_forget(storage, map, first, count);
 	release->runs[release->n++] = (SfRegion) {sf_map_first_block(map) + first, count};
 	release->budget_blocks -= count;
-	release->claimed_blocks += count;
-	release->claimed_punches += sf_io_punches(offset_of(release->runs[release->n - 1]),
-											  length_of(release->runs[release->n - 1]));
 }
 
-/* Add the free runs of a map page. */
+/* Note the free runs of a map page that are long enough. */
 static void
-claim_runs(SfRelease *release, SfStorage storage, uint32 map, uint32 limit, SfMap *content)
+take_runs(SfRelease *release, uint32 map, uint32 limit, const SfMap *content)
 {
 	uint32		from = 0;
 	uint32		first;
@@ -114,7 +108,24 @@ claim_runs(SfRelease *release, SfStorage storage, uint32 map, uint32 limit, SfMa
 		   sfi_map_next_free(content, limit, &from, &first, &count))
 	{
 		if (count >= LEAST_BLOCKS)
-			claim_run(release, storage, map, content, first, count);
+			take_run(release, map, first, count);
+	}
+}
+
+/* Lend to this process what was noted from there on, all on one map page, locked exclusively. */
+static void
+lend_runs(SfRelease *release, int64 from, SfStorage storage, uint32 map, SfMap *content)
+{
+	SF_ASSERT(from <= release->n);
+	for (int64 i = from; i < release->n; i++)
+	{
+		SfRegion	run = release->runs[i];
+		uint32		first = run.start_block - sf_map_first_block(map);
+
+		sfi_map_lend(content, first, run.nblocks);
+		sfi_proved_forget(storage, map, first, run.nblocks);
+		release->claimed_blocks += run.nblocks;
+		release->claimed_punches += sf_io_punches(offset_of(run), length_of(run));
 	}
 }
 
@@ -141,12 +152,14 @@ sf_space_release_claim(SfSegment *seg, Relation rel, SfRelease *release)
 	for (uint32 map = sf_maps_of(total); map-- > 0 && release->budget_blocks > 0;)
 	{
 		uint32		limit = sf_block_of(sf_map_sectors_before(total, map));
+		int64		n = release->n;
 		Buffer		buf;
 
 		CHECK_FOR_INTERRUPTS();
 		make_room(release, LEAST_BLOCKS);
 		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
-		claim_runs(release, seg->storage, map, limit, SfPageMap(BufferGetPage(buf)));
+		take_runs(release, map, limit, SfPageMap(BufferGetPage(buf)));
+		lend_runs(release, n, seg->storage, map, SfPageMap(BufferGetPage(buf)));
 		sfi_map_dirty_lent(buf, seg->storage);
 		UnlockReleaseBuffer(buf);
 	}
@@ -228,7 +241,8 @@ claim_proved_runs(SfRelease *release, SfStorage storage, uint32 map, uint32 limi
 				continue;
 			if (release->budget_blocks == 0 || release->claimed_punches >= SF_RELEASE_PUNCHES)
 				return false;
-			claim_run(release, storage, map, content, first, count);
+			take_run(release, map, first, count);
+			lend_runs(release, release->n - 1, storage, map, content);
 		}
 	}
 	return true;
@@ -403,52 +417,35 @@ release_some(SfSegment *seg, Relation rel, SfRelease *release)
 
 /* ---- estimate ---- */
 
-/*
- * How much of a map page, which is a copy, a release would give back.  The file system is asked,
- * so no page is locked.
- */
-static uint64
-releasable_bytes(SfStorage storage, uint32 map, uint32 limit, const SfMap *content,
-				 uint64 *budget_blocks)
+/* Note what a claim would take from a map page (an SfMapVisit). */
+static bool
+note_claimable(const SfMap *content, uint32 map, uint32 limit, void *arg)
 {
-	uint64		sum = 0;
-	uint32		from = 0;
-	uint32		first;
-	uint32		count;
+	SfRelease  *release = arg;
 
-	SF_ASSERT(limit <= SF_MAP_BLOCKS);
-	while (*budget_blocks > 0 && sfi_map_next_free(content, limit, &from, &first, &count))
-	{
-		if (count < LEAST_BLOCKS)
-			continue;
-		count = Min(count, *budget_blocks);
-		*budget_blocks -= count;
-		sum += sf_io_room_bytes(storage, (sf_map_first_block(map) + first) * SF_BLOCK_SIZE,
-								(uint64) count * SF_BLOCK_SIZE);
-	}
-	return sum;
+	make_room(release, LEAST_BLOCKS);
+	take_runs(release, map, limit, content);
+	return release->budget_blocks > 0;
 }
 
-/* The same runs as those of a claim, in the same order. */
+/* The file system is asked when no page is locked any more. */
 uint64
 sf_space_releasable_bytes(SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sfi_header(rel).total_sectors;
-	uint64		budget_blocks = budget(rel, total);
+	SfRelease	release = {.budget_blocks = budget(rel, total)};
 	uint64		sum = 0;
-	SfMap		content;
 
-	for (uint32 map = sf_maps_of(total); map-- > 0 && budget_blocks > 0;)
+	sfi_visit_maps(rel, total, true, note_claimable, &release);
+	for (int64 i = 0; i < release.n; i++)
 	{
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-
 		CHECK_FOR_INTERRUPTS();
-		content = *SfPageMap(BufferGetPage(buf));
-		UnlockReleaseBuffer(buf);
-		sum += releasable_bytes(seg->storage, map, sf_block_of(sf_map_sectors_before(total, map)),
-								&content, &budget_blocks);
+		sum += sf_io_room_bytes(seg->storage, offset_of(release.runs[i]),
+								length_of(release.runs[i]));
 	}
+	if (release.runs != NULL)
+		pfree(release.runs);
 	sfi_segment_close(rel);
 	return sum;
 }

@@ -20,7 +20,6 @@
  */
 #include "base/base.h"
 
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "space/pages.h"
 #include "space/reserve.h"
@@ -39,6 +38,14 @@ typedef struct MapSums
 	uint32		usable_sectors;
 } MapSums;
 
+/* What sum_page() is told, and tells. */
+typedef struct SumPages
+{
+	MapSums    *sums;			/* of each page */
+	uint32		piece_sectors;
+	SfShrinkLimit *shrink;		/* above and tail */
+} SumPages;
+
 /*
  * Each cut leaves an eighth of what there was before, so many cuts leave a seventh of what is
  * before the tail.
@@ -50,48 +57,45 @@ sf_space_after_cuts(uint64 tail)
 	return sfi_grow_cut_end(tail, sfi_grow_slack_sectors(sf_round_up_block(tail / 7 * 8)));
 }
 
-/* Add up a map page; *tail: the end of what is in use or lent there, if anything is. */
-static MapSums
-sum_page(Relation rel, uint32 map, uint32 limit, uint32 piece_sectors, uint64 *tail)
+/* Add up a map page (an SfMapVisit). */
+static bool
+sum_page(const SfMap *content, uint32 map, uint32 limit, void *arg)
 {
-	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-	const SfMap *content = SfPageMap(BufferGetPage(buf));
-	MapSums		sums = {.used_sectors = content->used_sectors};
+	const SumPages *all = arg;
+	MapSums    *sums = &all->sums[map];
 	uint32		end = limit;
 	uint32		from = 0;
 	uint32		first;
 	uint32		count;
 
-	SF_ASSERT(limit > 0 && limit <= SF_MAP_BLOCKS && piece_sectors > 0);
+	SF_ASSERT(limit > 0 && limit <= SF_MAP_BLOCKS && all->piece_sectors > 0);
+	*sums = (MapSums) {.used_sectors = content->used_sectors};
 	while (sfi_map_next_free(content, limit, &from, &first, &count))
 	{
 		uint32		sectors = count * SF_BLOCK_SECTORS;
 
-		sums.usable_sectors += sectors - sectors % piece_sectors;
+		sums->usable_sectors += sectors - sectors % all->piece_sectors;
 		end = first + count == limit ? first : limit;
 	}
-	UnlockReleaseBuffer(buf);
+	/* in use or lent */
 	if (end > 0)
-		*tail = sf_blocks_to_sectors(sf_map_first_block(map) + end);
-	return sums;
+		all->shrink->tail = sf_blocks_to_sectors(sf_map_first_block(map) + end);
+	all->shrink->above += sums->used_sectors;
+	return true;
 }
 
 /* Add up all map pages of a segment; above and tail become those of all. */
 static MapSums *
 sum_pages(Relation rel, uint32 piece_sectors, SfShrinkLimit *shrink)
 {
-	uint32		npages = sf_maps_of(shrink->total);
-	MapSums    *sums = MemoryContextAllocHuge(CurrentMemoryContext,
-											  Max(npages, 1) * sizeof(MapSums));
+	Size		npages = Max(sf_maps_of(shrink->total), 1);
+	SumPages	all = {
+		.sums = MemoryContextAllocHuge(CurrentMemoryContext, npages * sizeof(MapSums)),
+		.piece_sectors = piece_sectors, .shrink = shrink
+	};
 
-	for (uint32 map = 0; map < npages; map++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		sums[map] = sum_page(rel, map, sf_block_of(sf_map_sectors_before(shrink->total, map)),
-							 piece_sectors, &shrink->tail);
-		shrink->above += sums[map].used_sectors;
-	}
-	return sums;
+	sfi_visit_maps(rel, shrink->total, false, sum_page, &all);
+	return all.sums;
 }
 
 /* Sectors of a map page that are in use from a block of it on. */

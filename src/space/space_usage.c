@@ -139,21 +139,44 @@ read_pending(Relation rel, VisitEntry visit, void *arg)
 	UnlockReleaseBuffer(held);
 }
 
+/* ---- the map ---- */
+
+/* Writers need the lock of a page for each commit: it is given up between two pages. */
+void
+sfi_visit_maps(Relation rel, uint64 total_sectors, bool from_end, SfMapVisit visit, void *arg)
+{
+	uint32		npages = sf_maps_of(total_sectors);
+	bool		more = true;
+
+	SF_ASSERT(total_sectors % SF_BLOCK_SECTORS == 0);
+	for (uint32 i = 0; i < npages && more; i++)
+	{
+		uint32		map = from_end ? npages - 1 - i : i;
+		uint32		limit = sf_block_of(sf_map_sectors_before(total_sectors, map));
+		Buffer		buf;
+
+		CHECK_FOR_INTERRUPTS();
+		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+		more = visit(SfPageMap(BufferGetPage(buf)), map, limit, arg);
+		UnlockReleaseBuffer(buf);
+	}
+}
+
+/* An SfMapVisit. */
+static bool
+add_used(const SfMap *content, uint32 map, uint32 limit, void *arg)
+{
+	SF_ASSERT(content->used_sectors <= SF_MAP_SECTORS);
+	*(uint64 *) arg += content->used_sectors;
+	return true;
+}
+
 uint64
 sfi_used_sectors(Relation rel, uint64 total_sectors)
 {
 	uint64		used = 0;
 
-	for (uint64 first = 0; first < total_sectors; first += SF_MAP_SECTORS)
-	{
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of(first)), SF_PAGE_MAP,
-										BUFFER_LOCK_SHARE);
-
-		CHECK_FOR_INTERRUPTS();
-		SF_ASSERT(SfPageMap(BufferGetPage(buf))->used_sectors <= SF_MAP_SECTORS);
-		used += SfPageMap(BufferGetPage(buf))->used_sectors;
-		UnlockReleaseBuffer(buf);
-	}
+	sfi_visit_maps(rel, total_sectors, false, add_used, &used);
 	return used;
 }
 

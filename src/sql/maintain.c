@@ -44,6 +44,7 @@ sfi_maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	/* the table was not locked, and has been dropped */
 	if (segrel == NULL)
 		return;
+	SF_ASSERT(work.entries_resolved <= work.entries_seen);
 	seg = sf_space_open_rel(segrel);
 	sf_space_maintain(seg, true, &work);
 	sf_keys_finish_shred(seg);
