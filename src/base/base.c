@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Check for tables of other sessions, full transaction ids, boot id, result rows, short values.
+ *	  Check for tables of other sessions, full transaction ids, boot id, sleep, result rows,
+ *	  short values.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +17,7 @@
 #include "common/controldata_utils.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -28,6 +30,8 @@ typedef struct BaseShared
 
 /* How long a write of a killed process may still be on its way, in ms. */
 #define OLD_IO_MS	1000
+
+#define MOST_SLEEP_US	100000
 
 static BaseShared *shared = NULL;
 
@@ -73,6 +77,21 @@ sf_base_wait_out_old_io(void)
 		pg_usleep(10000L);
 	}
 	waited = true;
+}
+
+bool
+sf_base_sleep(uint64 until_us, uint32 wait_event)
+{
+	uint64		now_us = sf_base_now_us();
+
+	CHECK_FOR_INTERRUPTS();
+	if (now_us >= until_us)
+		return false;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (long) (Min(until_us - now_us, MOST_SLEEP_US) / 1000 + 1), wait_event);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	return true;
 }
 
 /* The nulls of a row that has none. */

@@ -6,7 +6,7 @@
  *
  * preload.c	what SQL functions ask first: preload, SQL objects, superusers, writes, nulls
  * later.c		the error of what a later library has written
- * base.c		tables of other sessions, boot id, result rows, short values
+ * base.c		tables of other sessions, boot id, sleep, result rows, short values
  * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
@@ -152,6 +152,12 @@ sf_base_now_us(void)
 	INSTR_TIME_SET_CURRENT(now);
 	return INSTR_TIME_GET_MICROSEC(now);
 }
+
+/*
+ * Sleep until that time of this clock, but 100 ms at most: the caller may have something to look
+ * at.  False, at once, when the time has come.  Looks for interrupts.
+ */
+extern bool sf_base_sleep(uint64 until_us, uint32 wait_event);
 
 /*
  * Run a step inside a subtransaction.  Returns the error (palloc'd) when the step

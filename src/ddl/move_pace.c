@@ -16,10 +16,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "ddl/move_values.h"
-#include "miscadmin.h"
 #include "utils/snapmgr.h"
-
-#define PAUSE_US		100000	/* a cancel is seen within that time */
 
 #define WAL_DETAIL \
 	"The file system of pg_wal has less room than twice a batch and max_wal_size."
@@ -62,17 +59,13 @@ sfi_ddl_move_note_wal(void)
 void
 sfi_ddl_move_pause(uint64 bytes, uint64 bytes_per_second, uint64 begin_us)
 {
-	uint64		end_us = begin_us;
-	uint64		now_us;
+	static uint32 wait_event = 0;
 
 	if (bytes_per_second == 0)
 		return;
-	end_us += (double) bytes / bytes_per_second * 1e6;
 	/* the catalog's snapshot would keep vacuum from removing rows meanwhile */
 	InvalidateCatalogSnapshot();
-	while ((now_us = sf_base_now_us()) < end_us)
-	{
-		CHECK_FOR_INTERRUPTS();
-		pg_usleep(Min(PAUSE_US, end_us - now_us));
-	}
+	SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileMove");
+	while (sf_base_sleep(begin_us + (double) bytes / bytes_per_second * 1e6, wait_event))
+		 /* until it is time */ ;
 }

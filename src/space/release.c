@@ -42,9 +42,7 @@
 #include "space/record.h"
 #include "space/release.h"
 #include "space/reserve.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "utils/wait_event.h"
 
 #define MOST_PUNCHES		10	/* in a row: writers of the file wait for them */
 #define LEAST_BLOCKS		64	/* 256 KB: shorter holes cost more than they
@@ -54,7 +52,6 @@
 #define LEAST_DUE_BYTES		(64 * UINT64CONST(1024) * 1024)
 #define LITTLE_BYTES		(UINT64CONST(1024) * 1024)	/* in tests */
 #define PUNCH_US			(1000000 / SF_RELEASE_PUNCHES)
-#define LOOK_US				100000	/* from one look for waiters to the next */
 #define KEPT_SECTORS		(64 * SF_MB_SECTORS)	/* stay free and promised,
 													 * at most */
 
@@ -470,18 +467,10 @@ static bool
 pause_until(Relation rel, LOCKMODE held, uint64 due_us)
 {
 	SF_ASSERT(CheckRelationLockedByMe(rel, held, false));
+	SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileRelease");
 	while (!LockHasWaitersRelation(rel, held))
-	{
-		uint64		now_us = sf_base_now_us();
-
-		if (now_us >= due_us)
+		if (!sf_base_sleep(due_us, wait_event))
 			return true;
-		SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileRelease");
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (long) (Min(due_us - now_us, LOOK_US) / 1000 + 1), wait_event);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
 	return false;
 }
 
