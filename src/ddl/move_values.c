@@ -306,6 +306,10 @@ begin(Move *move, const char *table, const char *column)
 	SfMovePlan *plan = &move->plan;
 	SfMaintain	work = {0};
 
+	/*
+	 * before all rows are looked at for nothing; a slot that is made
+	 * meanwhile is seen by move_batch()
+	 */
 	require_movable(move);
 	if (passes_over(&move->rows.column, move->seg, table, column))
 		return;
