@@ -98,7 +98,8 @@ typedef struct Dispenser
 	uint32		low;			/* lowest map page that may have free runs
 								 * which the list has not */
 	uint32		map_pages;		/* that scans have seen there to be */
-	uint64		low_freed;		/* blocks freed since a scan began there */
+	uint64		low_freed;		/* blocks freed since a scan began there, or
+								 * one of all the map did */
 	uint64		seen_blocks;	/* by scans, those of the past fading */
 	uint64		seen_free;		/* of these, free ones */
 	uint32		full_need;		/* blocks that nothing was found for; 0: it is
@@ -517,7 +518,9 @@ sfi_dispense_start(SfStorage storage, uint32 nscan, uint32 npages, bool *at_low)
 	slot = lock_dispenser(storage, true);
 	slot->map_pages = npages;
 	*at_low &= is_roomy(slot) && slot->low < npages;
-	slot->low_freed = 0;
+	/* one that goes round from somewhere else does not see what is free in front */
+	if (*at_low || nscan == npages)
+		slot->low_freed = 0;
 	if (*at_low)
 	{
 		start = slot->low;
