@@ -139,7 +139,6 @@ estimate(Session *session, const Options *options, Failure *failure)
 
 /* ---- the call ---- */
 
-
 static const char *
 mode_of(const Options *options)
 {

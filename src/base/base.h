@@ -68,6 +68,13 @@ extern void sf_base_require_superuser(const char *what);
  */
 extern void sf_base_require_writes(const char *function);
 
+/*
+ * ERROR INVALID_TRANSACTION_TERMINATION where a procedure, which is named in the message, may not
+ * commit; hint: what can be done there.
+ */
+extern void sf_base_require_commits(FunctionCallInfo fcinfo, const char *procedure,
+									const char *hint);
+
 /* ERROR NULL_VALUE_NOT_ALLOWED when one of the arguments first to last is null. */
 extern void sf_base_refuse_nulls(FunctionCallInfo fcinfo, int first, int last,
 								 const char *names);

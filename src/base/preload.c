@@ -3,7 +3,7 @@
  * preload.c
  *	  What functions ask before they begin: was the library loaded through
  *	  shared_preload_libraries, does it fit the SQL objects, is the user a superuser, may the
- *	  transaction write, are there all arguments?
+ *	  transaction write or commit, are there all arguments?
  *
  * The flag and the checks stand below all other files of the room, so that
  * base.c and fault.c can both ask.
@@ -13,6 +13,7 @@
 #include "base/base.h"
 
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 
 bool		sf_base_preloaded = false;
 
@@ -54,6 +55,18 @@ sf_base_require_writes(const char *function)
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfParallelMode(function);
+}
+
+void
+sf_base_require_commits(FunctionCallInfo fcinfo, const char *procedure, const char *hint)
+{
+	CallContext *call = (CallContext *) fcinfo->context;
+
+	if (call == NULL || !IsA(call, CallContext) || call->atomic)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("%s commits, and cannot run in a transaction block", procedure),
+				 errhint("%s", hint)));
 }
 
 void

@@ -230,7 +230,6 @@ rewrite_in_batches(Batch *batch, Oid table_oid, const char *column)
 Datum
 securefile_rewrite_online(PG_FUNCTION_ARGS)
 {
-	CallContext *call = (CallContext *) fcinfo->context;
 	int64		max_bytes = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
 	SfProgress	progress = {0};
 	Batch		batch = {
@@ -242,11 +241,8 @@ securefile_rewrite_online(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	sfi_ddl_batch_require(fcinfo, "securefile_rewrite_online()", max_bytes);
-	if (call == NULL || !IsA(call, CallContext) || call->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("securefile_rewrite_online() commits, and cannot run in a transaction block"),
-				 errhint("Use securefile_rewrite_some() there.")));
+	sf_base_require_commits(fcinfo, "securefile_rewrite_online()",
+							"Use securefile_rewrite_some() there.");
 	sfi_ddl_require_column(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	column = pstrdup(NameStr(*PG_GETARG_NAME(1)));

@@ -129,6 +129,9 @@ typedef struct SfMoveRequest
  */
 extern void sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request);
 
+/* INVALID_PARAMETER_VALUE unless a batch of so many bytes has any. */
+extern void sf_ddl_require_batch(int64 bytes);
+
 /*
  * Shrink a segment as the only session: until the transaction ends, or, in a session, until the
  * unlock or the abort of a transaction.  ERROR OBJECT_IN_USE; never waits.

@@ -21,6 +21,7 @@
 #include "catalog/pg_class.h"
 #include "commands/tablecmds.h"
 #include "ddl/command.h"
+#include "ddl/ddl.h"
 #include "ddl/table_rows.h"
 #include "executor/executor.h"
 #include "fmgr.h"
@@ -200,13 +201,19 @@ sfi_ddl_batch_run(SfRowBatch *batch)
 /* ---- calls ---- */
 
 void
-sfi_ddl_batch_require(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
+sf_ddl_require_batch(int64 bytes)
 {
-	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
-	if (max_bytes <= 0)
+	if (bytes <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the size of a batch must be at least 1 byte")));
+}
+
+void
+sfi_ddl_batch_require(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
+{
+	sf_base_refuse_nulls(fcinfo, 0, 1, "table and column");
+	sf_ddl_require_batch(max_bytes);
 	sf_base_require_writes(function);
 	sf_base_require_preload();
 }

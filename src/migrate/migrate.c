@@ -423,17 +423,13 @@ run_under_lock(FunctionCallInfo fcinfo, LOCKTAG *tag)
 Datum
 securefile_migrate(PG_FUNCTION_ARGS)
 {
-	CallContext *call = (CallContext *) fcinfo->context;
 	LOCKTAG		tag;
 
 	sf_base_refuse_nulls(fcinfo, ARG_TABLE, ARG_COLUMN, "table and column");
 	sf_base_require_writes("securefile_migrate()");
 	sf_base_require_preload();
-	if (call == NULL || !IsA(call, CallContext) || call->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("securefile_migrate() commits, and cannot run in a transaction block"),
-				 errhint("securefile_migrate_report() can run there.")));
+	sf_base_require_commits(fcinfo, "securefile_migrate()",
+							"securefile_migrate_report() can run there.");
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	/* a role that may not change the table may not lock it either */
 	(void) find(fcinfo, NULL);

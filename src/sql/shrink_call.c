@@ -81,21 +81,10 @@ moved_rate(uint64 rate)
 	return rate;
 }
 
-static int64
-parse_batch(int64 bytes)
-{
-	if (bytes <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the size of a batch must be at least 1 byte")));
-	return bytes;
-}
-
 /* ERROR when the procedure cannot be called like that, or there. */
 static Request
 require_call(FunctionCallInfo fcinfo)
 {
-	CallContext *call = (CallContext *) fcinfo->context;
 	Request		request = {0};
 
 	sf_base_require_preload();
@@ -105,15 +94,12 @@ require_call(FunctionCallInfo fcinfo)
 	request.release_bytes = most_bytes_of(fcinfo);
 	if (request.moves)
 		request.move.bytes_per_second = moved_rate(request.release_bytes);
-	request.move.batch_bytes = parse_batch(PG_ARGISNULL(4) ? SF_MOVE_BATCH_BYTES :
-										   PG_GETARG_INT64(4));
+	request.move.batch_bytes = PG_ARGISNULL(4) ? SF_MOVE_BATCH_BYTES : PG_GETARG_INT64(4);
+	sf_ddl_require_batch(request.move.batch_bytes);
 	request.move.allow_decoding = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	request.move.force = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
-	if (call == NULL || !IsA(call, CallContext) || call->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("securefile_shrink() commits, and cannot run in a transaction block"),
-				 errhint("securefile_shrink_some() moves values there.")));
+	sf_base_require_commits(fcinfo, "securefile_shrink()",
+							"securefile_shrink_some() moves values there.");
 	return request;
 }
 
