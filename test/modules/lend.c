@@ -4,7 +4,7 @@
  *	  SQL functions that lend blocks of a segment (space/lend.c), with and without a bound.
  *
  * The library exports what they need where it is built with fault points.  For
- * test/t/engine/214_lend_below.pl.
+ * test/t/engine/214_lend_below.pl, 290_low_first.pl and 291_max_size.pl.
  *
  *-------------------------------------------------------------------------
  */

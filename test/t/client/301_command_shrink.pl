@@ -10,6 +10,7 @@ use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileCommand;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -28,9 +29,6 @@ sub with_free
 	sql('CHECKPOINT');
 	return;
 }
-
-sub file { return sql("SELECT file_bytes FROM securefile_usage('$_[0]', 'doc')"); }
-sub disk { return sql("SELECT disk_bytes FROM securefile_usage('$_[0]', 'doc')"); }
 
 # Start the command, stopped at that point; what it says on standard error.
 my ($run, $err);
@@ -73,12 +71,12 @@ my ($estimate) = objects(ends(0, qr/"releasable_bytes"/, 'the estimate', 'shrink
 is_deeply($estimate, { report => 'shrink', %$expected }, 'is what the server says, and rows are not known');
 sql('ANALYZE a');
 ends(0, qr/\A +[0-9.]+ MB files\n +[0-9.]+ MB on disk\n +[0-9.]+ kB live\n +[0-9.]+ MB can be given back.*\n +[0-9.]+ kB lie high.*\n +1 rows have these.*\n +[0-9.]+ [kM]B files, when.*\n\z/, 'as lines', 'shrink', '-t', 'a', '--estimate');
-is(disk('a'), $expected->{disk_bytes}, 'and nothing is given back');
+is(disk_bytes('a'), $expected->{disk_bytes}, 'and nothing is given back');
 
 # ---- the call ----
 
 my ($summary) = objects(ends(0, qr/"summary"/, 'shrink', 'shrink', '-t', 'a', '--json'));
-my $after = disk('a');
+my $after = disk_bytes('a');
 cmp_ok($after, '<=', $expected->{disk_bytes} - $expected->{releasable_bytes} * 0.9, "$expected->{disk_bytes} bytes on disk become $after");
 is_deeply($summary, { summary => 'shrink', mode => 'release', file_bytes_before => $expected->{file_bytes}, file_bytes => $expected->{file_bytes}, disk_bytes_before => $expected->{disk_bytes}, disk_bytes => $after }, 'and so it says');
 ends(0, qr/\Aon disk [0-9.]+ MB, before [0-9.]+ MB; files [0-9.]+ MB, before [0-9.]+ MB\n\z/, 'again, another name, a schema', 'shrink', '-t', 'public."Odd %s"', '-c', 'doc');
@@ -92,23 +90,23 @@ ok(says(qr/^securefile: \[\.{20}\]   0 %  giving space back$/m), 'a bar of the r
 is(sql(q{SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND relation = 'b'::regclass AND mode <> 'AccessShareLock'}), 0, 'which keeps nobody out');
 interrupted('a release');
 ends(0, qr/^on disk/m, 'the next one does it', 'shrink', '-t', 'b');
-cmp_ok(disk('b'), '<', mb(2), 'all of it: nothing was kept');
+cmp_ok(disk_bytes('b'), '<', mb(2), 'all of it: nothing was kept');
 
 # ---- shorter files ----
 
 with_free('m');
-my ($before) = file('m');
+my ($before) = file_bytes('m');
 ok(begin('shrink_batch_done', '-t', 'm', '--move'), 'a move in the middle');
 ok(says(qr/^securefile: \[[#.]{20}\] +\d+ %  moving values/m), 'a bar of the move') or diag($err);
 interrupted('a move');
 ($summary) = objects(ends(0, qr/"summary"/, 'move', 'shrink', '-t', 'm', '--move', '--json'));
-is("$summary->{mode} $summary->{file_bytes_before} $summary->{file_bytes}", "move $before " . file('m'), 'says what it did');
-cmp_ok(file('m'), '<', $before * 0.5, "files of $before bytes have " . file('m'));
+is("$summary->{mode} $summary->{file_bytes_before} $summary->{file_bytes}", "move $before " . file_bytes('m'), 'says what it did');
+cmp_ok(file_bytes('m'), '<', $before * 0.5, "files of $before bytes have " . file_bytes('m'));
 is(sql("SELECT note FROM m WHERE doc::bytea = blob(20, 400000)"), '20', 'the value is there');
 with_free('fs', options => 'filesystem_like_logging');
 ends(3, qr/filesystem_like_logging.*force/s, 'values that are not in WAL', 'shrink', '-t', 'fs', '--move');
 ends(0, qr/on disk.*base backup/s, 'are forced', 'shrink', '-t', 'fs', '--move', '--force');
-cmp_ok(file('fs'), '<', $before * 0.5, 'too');
+cmp_ok(file_bytes('fs'), '<', $before * 0.5, 'too');
 with_free('sent');
 sql(q{SELECT pg_create_logical_replication_slot('s', 'pgoutput')});
 ends(3, qr/replicated logically.*allow_decoding/s, 'values that would be sent', 'shrink', '-t', 'sent', '--move');
@@ -134,11 +132,11 @@ ends(3, qr/Connection refused|No such file/, 'no server', 'shrink', '-t', 'a', '
 
 # the reason is the server's
 with_free('c');
-my $whole = disk('c');
+my $whole = disk_bytes('c');
 arm($node, 'io_extents', 'enotsup', times => -1);
 ends(3, qr/could not promise room in segment data file .*\nDetail: Its file system cannot/, 'a file system without holes', 'shrink', '-t', 'c');
 disarm($node);
-is(disk('c'), $whole, 'nothing was given back');
+is(disk_bytes('c'), $whole, 'nothing was given back');
 
 # the rate is passed on: with it a call takes longer than it may here; there are more than ten holes of 2 MB
 with_free('slow', len => 1500000);
@@ -150,6 +148,6 @@ ends(0, qr/\Aon disk/, 'another one', 'shrink', '-t', 'slow', '--rate', '2GB');
 # without a second connection
 sql('ALTER ROLE other CONNECTION LIMIT 1', 'ALTER TABLE c OWNER TO other');
 ends(0, qr/\Aon disk/, 'one connection is enough', 'shrink', '-t', 'c', '-U', 'other');
-cmp_ok(disk('c'), '<', $whole * 0.5, 'for all of it');
+cmp_ok(disk_bytes('c'), '<', $whole * 0.5, 'for all of it');
 
 done_testing();

@@ -9,6 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Utils;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 use Time::HiRes qw(sleep);
@@ -18,8 +19,6 @@ my $node = new_cluster('move_races', conf => [ 'securefile.monitor = off', 'auto
 need_faults($node);
 my $move = "CALL securefile_shrink('%s', 'doc', 'move', force => true)";
 my @live = (4, 8, 12, 16, 20, 37 .. 40);
-
-sub file_bytes { return sql("SELECT file_bytes FROM securefile_usage('$_[0]', 'doc')"); }
 
 # Rows of which most are gone, but for the last ones.
 sub with_free

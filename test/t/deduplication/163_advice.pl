@@ -14,6 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileCrash;
 use SecurefilePages;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -32,12 +33,8 @@ note("seed $seed");
 my $node = new_cluster('advice', init => { allows_streaming => 1 },
 	conf => [ 'securefile.monitor = off', 'restart_after_crash = on', "shared_buffers = '128MB'", "max_wal_size = '4GB'", "checkpoint_timeout = '1h'" ]);
 need_faults($node);
-my $library = "$ENV{TESTDIR}/advice.so";
-system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../../src", '-I', $ENV{SECUREFILE_INCLUDE},
-	"$FindBin::RealBin/../../modules/advice.c");
-
-sql(map { "CREATE FUNCTION $_ AS '$library' LANGUAGE C STRICT" }
-	  'advice_add(regclass, key bigint, page int, cell int, kind int) RETURNS void',
+c_functions('advice',
+	'advice_add(regclass, key bigint, page int, cell int, kind int) RETURNS void',
 	'advice_remove(regclass, key bigint, page int, cell int, kind int) RETURNS void',
 	'advice_find(regclass, key bigint, kind int) RETURNS text',
 	'advice_fill(regclass, seed bigint, first bigint, n bigint) RETURNS float8',

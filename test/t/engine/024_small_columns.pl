@@ -6,6 +6,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../perl";
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -15,8 +16,6 @@ need_faults($node);
 
 # Directories of segments.
 sub directories { return scalar(my @found = glob($node->data_dir . '/pg_securefile/*/*/*')); }
-
-sub file_bytes { return usage($node, $_[0], 'doc')->{file_bytes}; }
 
 # ---- one value ----
 foreach my $options ('', 'filesystem_like_logging')

@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -48,8 +49,6 @@ sub right
 	sql("DROP TABLE $t");
 	return;
 }
-
-sub file_bytes { return usage($node, $_[0], 'doc')->{file_bytes}; }
 
 my ($one, $two);
 sub new_sessions

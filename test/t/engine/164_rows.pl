@@ -10,6 +10,7 @@ use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefilePages;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -19,11 +20,7 @@ use constant { MAP_IN_PAGES => 0x01, IS_SHARED => 0x04 };
 my $node = new_cluster('rows', conf => ['securefile.monitor = off']);
 need_faults($node);
 make_raw_type($node);
-my $library = "$ENV{TESTDIR}/rows.so";
-system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../../src", '-I', $ENV{SECUREFILE_INCLUDE},
-	"$FindBin::RealBin/../../modules/rows.c");
-
-sql(map { "CREATE FUNCTION $_ RETURNS text AS '$library' LANGUAGE C STRICT" }
+c_functions('rows', map { "$_ RETURNS text" }
 	  'rows_all(regclass, attnum int, most int)', 'rows_from_sector(regclass, sector bigint)',
 	'rows_of_object(regclass, object_id bigint)', 'rows_of_range(regclass, attnum int, block int, offset_ int, end_ int)');
 

@@ -10,6 +10,7 @@ use List::Util qw(max sum0);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefilePages;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -17,11 +18,8 @@ use constant { MAP_BLOCKS => 4096, BLOCK_SECTORS => 8, NO_BOUND => -1 };
 
 my $node = new_cluster('lend_below', conf => [ 'securefile.monitor = off', 'autovacuum = off', 'restart_after_crash = on' ]);
 need_faults($node);
-my $library = "$ENV{TESTDIR}/lend.so";
-system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../../src", '-I', $ENV{SECUREFILE_INCLUDE},
-	"$FindBin::RealBin/../../modules/lend.c");
-sql(map { "CREATE FUNCTION $_ AS '$library' LANGUAGE C STRICT" }
-	  'lend(regclass, need int, most int, below bigint) RETURNS text', 'lend_all(regclass, need int, most int, below bigint) RETURNS text',
+c_functions('lend',
+	'lend(regclass, need int, most int, below bigint) RETURNS text', 'lend_all(regclass, need int, most int, below bigint) RETURNS text',
 	'lend_back(regclass, start bigint, n int) RETURNS void', 'lend_total(regclass) RETURNS bigint', 'lend_grown(regclass) RETURNS bigint');
 
 # ---- what is free, by the space map ----

@@ -14,6 +14,7 @@ use lib "$FindBin::RealBin/../../perl";
 use List::Util qw(max min sum0);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -23,11 +24,8 @@ my $mb = $ENV{SECUREFILE_LOW_MB} || 24;
 my $bytes = mb($mb);
 my $node = new_cluster('low_first', conf => [ master_key(), 'securefile.monitor = off', 'autovacuum = off', 'restart_after_crash = on', "max_wal_size = '2GB'" ]);
 need_faults($node);
-my $library = "$ENV{TESTDIR}/lend.so";
-system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../../src", '-I', $ENV{SECUREFILE_INCLUDE},
-	"$FindBin::RealBin/../../modules/lend.c");
-sql(map { "CREATE FUNCTION $_ AS '$library' LANGUAGE C STRICT" }
-	  'lend(regclass, need int, most int, below bigint) RETURNS text', 'lend_back(regclass, start bigint, n int) RETURNS void', 'lend_total(regclass) RETURNS bigint');
+c_functions('lend',
+	'lend(regclass, need int, most int, below bigint) RETURNS text', 'lend_back(regclass, start bigint, n int) RETURNS void', 'lend_total(regclass) RETURNS bigint');
 
 # ---- tools ----
 

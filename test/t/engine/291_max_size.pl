@@ -11,6 +11,7 @@ use lib "$FindBin::RealBin/../../perl";
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -156,11 +157,7 @@ sound($node, 'w', '16 writers');
 SKIP:
 {
 	skip 'a build with fault points is needed', 8 if !sql(q{SELECT count(*) FROM pg_proc WHERE proname = 'securefile_fault'});
-	my $library = "$ENV{TESTDIR}/max_size_lend.so";
-	system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../../src", '-I', $ENV{SECUREFILE_INCLUDE},
-		"$FindBin::RealBin/../../modules/lend.c");
-	sql(map { "CREATE FUNCTION $_ AS '$library' LANGUAGE C STRICT" }
-		  'lend(regclass, need int, most int, below bigint) RETURNS text', 'lend_back(regclass, start bigint, n int) RETURNS void');
+	c_functions('lend', 'lend(regclass, need int, most int, below bigint) RETURNS text', 'lend_back(regclass, start bigint, n int) RETURNS void');
 	my $lend = sub { my ($need, $most) = @_; return sql("SELECT lend('m', $need, $most, " . NO_BOUND . ')'); };
 	my $refused = sub { my ($need, $most, $name) = @_; return fails_with($node, "SELECT lend('m', $need, $most, " . NO_BOUND . ')', '53400', 'limit of 96 MB', $name); };
 

@@ -13,6 +13,7 @@ use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefilePages;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 use Time::HiRes qw(sleep);
@@ -27,7 +28,6 @@ my @live = grep { $_ % 4 == 0 } 1 .. $rows;
 my $release = "CALL securefile_shrink('%s', 'doc')";
 
 sub space { return split /\|/, sql("SELECT file_bytes, disk_bytes FROM securefile_usage('$_[0]', 'doc')"); }
-sub disk { return (space($_[0]))[1]; }
 sub release { return sql(sprintf($release, $_[0])); }
 
 # Rows of which three of four are deleted; the last one stays, so that the files do.
@@ -71,13 +71,13 @@ foreach my $table (sort keys %options)
 	arm($node, 'release_before', 'error', times => -1);
 	is(release($table), '', "$table: again");
 	disarm($node);
-	cmp_ok(disk($table), '<=', $after, "$table: changes nothing");
+	cmp_ok(disk_bytes($table), '<=', $after, "$table: changes nothing");
 }
 
 # ---- a standby ----
 catch_up($node, $standby);
 my $there = $standby->safe_psql('postgres', "SELECT disk_bytes FROM securefile_usage('logged', 'doc')");
-my $here = disk('logged');
+my $here = disk_bytes('logged');
 cmp_ok($there, '<=', $here + mb(1), "standby: $there bytes on disk, $here on the primary");
 rows_right($standby, 'logged', scalar(@live), 'standby');
 like(($standby->psql('postgres', sprintf($release, 'logged')))[2], qr/cannot execute securefile_shrink\(\) during recovery/, 'standby: nothing is released there');
@@ -99,7 +99,7 @@ $standby->stop;
 # room comes before bytes: without a promise there is no lending.  What has room is used up first
 with_free('brim', 'logging');
 release('brim');
-my ($full_file) = space('brim');
+my $full_file = file_bytes('brim');
 arm($node, $_, 'enospc', times => -1) foreach ('io_hole', 'io_promise', 'io_extend');
 my $done = 0;
 my $state = '';
@@ -113,7 +113,7 @@ is($state, '53100', "a full disk is met at lending, after $done values");
 rows_right($node, 'brim', @live + $done, 'full disk');
 disarm($node);
 fill($node, 'brim', 3001, 3010, $len);
-is((space('brim'))[0], $full_file, 'what could not be lent is free');
+is(file_bytes('brim'), $full_file, 'what could not be lent is free');
 rows_right($node, 'brim', @live + $done + 10, 'after a full disk');
 sound($node, 'brim', 'after a full disk');
 
@@ -151,7 +151,7 @@ my ($slow_file, $slow_disk) = space('slow');
 repair($node, 'slow', 'false');
 $slow->query('SELECT 1');
 like($slow->{stderr}, qr/NOTICE:  not all free space was released/, 'it makes way for a repair');
-is(disk('slow'), $slow_disk, 'and stops there');
+is(disk_bytes('slow'), $slow_disk, 'and stops there');
 is(sql('SELECT count(*) FROM securefile_progress'), 0, 'nothing is shown any more');
 # nor does it keep one waiting that is to be cancelled
 $slow->query_until(qr/again/, "\\echo again\nCALL securefile_shrink('slow', 'doc', max_bytes_per_second => 1);\n");
@@ -161,7 +161,7 @@ $slow->query('SELECT 1');
 like($slow->{stderr}, qr/canceling statement/, 'it is cancelled');
 $slow->quit;
 release('slow');
-cmp_ok(disk('slow'), '<=', $slow_file * 0.45, 'another call does the rest');
+cmp_ok(disk_bytes('slow'), '<=', $slow_file * 0.45, 'another call does the rest');
 rows_right($node, 'slow', scalar(@live), 'slow');
 
 # no more than ten holes of 2 MB in a row, 200 a second
@@ -190,11 +190,11 @@ foreach my $point ('release_claimed', 'release_before', 'release_after_record', 
 		is(dies_at($node, $point, $how, sprintf($release, $table)) ? 1 : 0, $how eq 'kill' ? 1 : 0, "$table");
 		rows_right($node, $table, scalar(@live), $table);
 		fill($node, $table, 4001, 4020, $len);
-		is((space($table))[0], $file, "$table: what was claimed is free");
+		is(file_bytes($table), $file, "$table: what was claimed is free");
 		sql("DELETE FROM $table WHERE id > 4000");
 		settle($node, $table, 'doc');
 		release($table);
-		cmp_ok(disk($table), '<', $before * 0.7, "$table: another call does it");
+		cmp_ok(disk_bytes($table), '<', $before * 0.7, "$table: another call does it");
 		rows_right($node, $table, scalar(@live), "$table, again");
 		sound($node, $table, $table);
 	}
@@ -202,7 +202,7 @@ foreach my $point ('release_claimed', 'release_before', 'release_after_record', 
 
 # the session ends in the middle
 with_free('ended', 'logging');
-my ($ended_file) = space('ended');
+my $ended_file = file_bytes('ended');
 my $session = background($node);
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
 ok(held($node, $session, 'release_before', sprintf($release, 'ended')), 'a session stands in the middle');
@@ -211,9 +211,9 @@ fill($node, 'ended', 5001, 5002, $len);
 sql("SELECT pg_terminate_backend($pid)", q{SELECT securefile_fault('release_before', 'none')});
 wait_for_sql($node, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)");
 eval { $session->quit };
-my ($grown_file) = space('ended');
+my $grown_file = file_bytes('ended');
 fill($node, 'ended', 5003, 5025, $len);
-is((space('ended'))[0], $grown_file, 'what the ended session had claimed is free');
+is(file_bytes('ended'), $grown_file, 'what the ended session had claimed is free');
 rows_right($node, 'ended', @live + 25, 'ended');
 sound($node, 'ended', 'ended');
 
@@ -276,13 +276,13 @@ sql('CHECKPOINT');
 $node->stop;
 change($file, 1, USED, "\0" x 4096);
 $node->start;
-my $before = disk('wrong');
+my $before = disk_bytes('wrong');
 is(fails('wrong'), '55000', 'it refuses');
-is(disk('wrong'), $before, 'and releases nothing');
+is(disk_bytes('wrong'), $before, 'and releases nothing');
 repair($node, 'wrong', 'false');
 rows_right($node, 'wrong', scalar(@live), 'a repair has all values');
 release('wrong');
-cmp_ok(disk('wrong'), '<', $before, 'and then it releases');
+cmp_ok(disk_bytes('wrong'), '<', $before, 'and then it releases');
 rows_right($node, 'wrong', scalar(@live), 'and has them still');
 
 # without the proof it would be a loss

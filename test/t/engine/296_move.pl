@@ -14,6 +14,7 @@ use List::Util qw(min);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefilePages;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -34,7 +35,6 @@ sub told
 	return $rc == 0 ? $err : "failed: $err";
 }
 sub move { return told("CALL securefile_shrink('$_[0]', 'doc', 'move')"); }
-sub file_bytes { return sql("SELECT file_bytes FROM securefile_usage('$_[0]', 'doc')"); }
 sub contents { return "SELECT count(*), md5(string_agg(id || securefile_digest(doc, 'xxh3')::text, ',' ORDER BY id)) FROM $_[0]"; }
 
 # A column of which the rows that a condition names are deleted; returns the bytes of its files.
@@ -216,7 +216,7 @@ rows_right($node, 'shared', 5, 'shared');
 with_free('once', 'deduplicate', 60, '200000', 'id % 4 > 0 AND id < 57');
 like(move('once'), qr/no value of column "doc" of table "once" is moved, since the column deduplicates.*skipped_shared_bytes: [1-9]\d{6}/s, 'a column that deduplicates');
 is(sql("SELECT moved, next_position FROM securefile_shrink_some('once', 'doc')"), '0|', 'some: likewise');
-cmp_ok(sql("SELECT disk_bytes FROM securefile_usage('once', 'doc')"), '<', file_bytes('once') * 0.7, 'it was released');
+cmp_ok(disk_bytes('once'), '<', file_bytes('once') * 0.7, 'it was released');
 
 # keys that are not loaded
 with_free('secret', 'encrypt', 60, '200000', 'id % 4 > 0 AND id < 57');

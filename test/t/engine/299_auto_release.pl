@@ -9,6 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../../perl";
 use PostgreSQL::Test::Cluster;
 use SecurefilePages;
+use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
 
@@ -17,9 +18,6 @@ my $node = new_cluster('auto_release',
 need_faults($node);
 my ($rows, $len) = (64, 300_000);
 my $live = $rows / 4;
-
-sub disk { return sql("SELECT disk_bytes FROM securefile_usage('$_[0]', 'doc')"); }
-sub length_of { return sql("SELECT file_bytes FROM securefile_usage('$_[0]', 'doc')"); }
 
 # 64 MB for each case would take long.
 sub little { arm($node, 'release_little', 'skip', times => -1); return; }
@@ -61,7 +59,7 @@ sub released
 {
 	my ($table, $most, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$most = length_of($table) * 0.6 unless defined $most;
+	$most = file_bytes($table) * 0.6 unless defined $most;
 	return ok($node->poll_query_until('postgres', "SELECT disk_bytes <= $most FROM securefile_usage('$table', 'doc')"), "$name: $most bytes on disk");
 }
 
@@ -71,14 +69,14 @@ little();
 
 # ---- when ----
 with_free('a', 'logging');
-my ($file, $before) = (length_of('a'), disk('a'));
+my ($file, $before) = (file_bytes('a'), disk_bytes('a'));
 sql('CHECKPOINT');
 visited();
-is(disk('a'), $before, 'less than the threshold is free');
+is(disk_bytes('a'), $before, 'less than the threshold is free');
 threshold(20);
 visited();
 released('a', undef, 'a lower threshold');
-is(length_of('a'), $file, 'files are as long as before');
+is(file_bytes('a'), $file, 'files are as long as before');
 rows_right($node, 'a', $live, 'released');
 sound($node, 'a', 'released');
 arm($node, 'release_before', 'pass', times => -1);
@@ -90,9 +88,9 @@ rows_right($node, 'a', $live + 10, 'used again');
 
 # a checkpoint has to come first
 with_free('b', 'filesystem_like_logging');
-$before = disk('b');
+$before = disk_bytes('b');
 visited();
-is(disk('b'), $before, 'no checkpoint, no release');
+is(disk_bytes('b'), $before, 'no checkpoint, no release');
 sql('CHECKPOINT');
 released('b', undef, 'a checkpoint');
 rows_right($node, 'b', $live, 'a checkpoint');
@@ -106,7 +104,7 @@ sub lent_meanwhile
 {
 	my ($table) = @_;
 	with_free($table, 'logging');
-	my $was = disk($table);
+	my $was = disk_bytes($table);
 	my $load = background($node);
 	$load->query_safe("BEGIN; INSERT INTO $table SELECT i, i, $len, blob(i, $len) FROM generate_series(201, 230) i; ROLLBACK");
 	$load->quit;
@@ -115,7 +113,7 @@ sub lent_meanwhile
 	visited();
 	rows_right($node, $table, $live, $table);
 	sound($node, $table, $table);
-	return $was - disk($table);
+	return $was - disk_bytes($table);
 }
 my $kept = lent_meanwhile('lent');
 arm($node, 'break_proved', 'skip', times => -1);
@@ -125,7 +123,7 @@ cmp_ok($kept, '<', $lost - mb(4), "what was lent meanwhile is not released: $kep
 
 # ---- in the middle ----
 with_free('ended', 'logging');
-$file = length_of('ended');
+$file = file_bytes('ended');
 arm($node, 'release_after_punch', 'wait');
 sql('CHECKPOINT');
 ok(wait_for_sql($node, q{SELECT securefile_fault_fired('release_after_punch') > 0}), 'a worker stands in the middle');
@@ -133,7 +131,7 @@ sql(q{SELECT pg_terminate_backend(worker_pid) FROM securefile_monitor});
 sql(q{SELECT securefile_fault('release_after_punch', 'none')}, 'ALTER SYSTEM SET securefile.monitor = off', 'SELECT pg_reload_conf()');
 monitor_rests($node);
 fill($node, 'ended', 301, 330, $len);
-is(length_of('ended'), $file, 'what an ended worker had claimed is free');
+is(file_bytes('ended'), $file, 'what an ended worker had claimed is free');
 rows_right($node, 'ended', $live + 30, 'ended');
 sound($node, 'ended', 'ended');
 sql('ALTER SYSTEM RESET securefile.monitor', 'SELECT pg_reload_conf()');
@@ -147,10 +145,10 @@ rows_right($node, 'killed', $live, 'killed');
 sound($node, 'killed', 'killed');
 
 # ---- nothing is known after a restart ----
-$before = disk('killed');
+$before = disk_bytes('killed');
 sql('CHECKPOINT');
 visited();
-is(disk('killed'), $before, 'after a restart nothing is known');
+is(disk_bytes('killed'), $before, 'after a restart nothing is known');
 
 # ---- a space map that calls live values free ----
 sub wrong_map
@@ -167,7 +165,7 @@ sub wrong_map
 	little();
 	arm($node, 'break_unproved', 'skip', times => -1) if $table =~ /planted/;
 	sql("DELETE FROM $table WHERE id BETWEEN 30 AND 50");
-	my $was = disk($table);
+	my $was = disk_bytes($table);
 	pending_is_gone($node, $table, "$table: rows are deleted");
 	sql('CHECKPOINT');
 	released($table, $was - mb(2), $table);
