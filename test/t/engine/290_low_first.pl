@@ -45,16 +45,24 @@ sub lend_some
 	return split /\n/, sql("SELECT lend('$table', $need, $most, " . NO_BOUND . ") FROM generate_series(1, $times)");
 }
 
+# Lend so many map pages of a segment, and all that is free in it; returns its blocks.
+sub lend_all
+{
+	my ($table, $pages) = @_;
+	sql("SELECT lend('$table', " . MAP_BLOCKS . ', ' . MAP_BLOCKS . ', ' . NO_BOUND . ") FROM generate_series(1, $pages)");
+	my $end = blocks($table);
+	# growth made more than that, in part
+	sql("SELECT lend('$table', 1, 4096, " . $end * BLOCK_SECTORS . ") FROM generate_series(1, 20)");
+	return $end;
+}
+
 # A segment of so many map pages, all lent, of which these runs, [start, blocks], are given back.  A
 # look of the maintenance fills the dispenser, and tells it how much is free.
 sub with_free
 {
 	my ($table, $pages, @runs) = @_;
 	make_table($node, $table, 'logging');
-	sql("SELECT lend('$table', " . MAP_BLOCKS . ', ' . MAP_BLOCKS . ', ' . NO_BOUND . ") FROM generate_series(1, $pages)");
-	my $end = blocks($table);
-	# growth made more than that, in part
-	sql("SELECT lend('$table', 1, 4096, " . $end * BLOCK_SECTORS . ") FROM generate_series(1, 20)");
+	my $end = lend_all($table, $pages);
 	give_back($table, @runs);
 	# the first one learns that much is free
 	sql(("SELECT securefile_maintain('$table', 'doc')") x 2);
@@ -170,6 +178,28 @@ is($start, 6 * MAP_BLOCKS, 'space behind a long full front is found');
 cmp_ok($grown, '<=', 6, "after $grown steps of growth");
 disarm($node);
 sql('DROP TABLE longer');
+
+# What becomes free in front counts until a scan has looked there.  Of 2 MB values, which lie in front,
+# three go while a little less than a quarter is free; a scan of other pages comes before the fourth goes, with
+# which it is a quarter.
+make_table($node, 'turned', 'filesystem_like_logging');
+sql("INSERT INTO turned SELECT i, i, 2097152, repeat(chr(65 + i), 2097152)::bytea FROM generate_series(1, 4) i");
+settle($node, 'turned', 'doc');
+my $end = lend_all('turned', 7);
+my $pages = int($end / MAP_BLOCKS);
+# scans halve what they know, and see 8192 blocks: so that three values and this are 256 blocks short of a quarter of that
+my $run = int(($end / 8 + 2048 - 256 - 3 * 256) / (($pages - 1) / 2 + 2));
+give_back('turned', map { [ $_ * MAP_BLOCKS + 1000, $run ] } 1 .. $pages - 1);
+sql("SELECT securefile_maintain('turned', 'doc')", q{SELECT securefile_fault('short_scan', 'skip', times => -1)});
+my $segment = sql("SELECT segment_relid::regclass FROM securefile_columns WHERE relid = 'turned'::regclass");
+sql('DELETE FROM turned WHERE id < 4');
+sql("VACUUM $segment");
+sql("SELECT securefile_maintain('turned', 'doc')");
+sql('DELETE FROM turned WHERE id = 4');
+sql("VACUUM $segment");
+cmp_ok((lend('turned', 64, 64))[0], '<', MAP_BLOCKS / 2, 'what became free before a scan elsewhere is found');
+disarm($node);
+sql('DROP TABLE turned');
 
 # ---- columns that are stored again ----
 
