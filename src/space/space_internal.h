@@ -44,11 +44,11 @@
  * floor 4, space:
  * quota.c				how long a segment may become
  * grow.c				longer and shorter data files
- * shrink_limit.c		how short the data files can become
  * pending.c			the pending queue: entries are added
  * references.c			the pending queue: references to share records are counted down
  * resolve.c			the pending queue: entries are taken out, space becomes free
  * space_usage.c		what other rooms ask of pages: contents, used bits, sums
+ * shrink_limit.c		how short the data files can become
  * move.c				storage moved to another tablespace
  *
  * floor 5, all of it:
