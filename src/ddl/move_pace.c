@@ -17,6 +17,7 @@
 #include "access/xlog_internal.h"
 #include "ddl/move_values.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 
 #define WAL_DETAIL \
 	"The file system of pg_wal has less room than twice a batch and max_wal_size."

@@ -43,6 +43,7 @@
 #include "space/release.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
+#include "utils/wait_event.h"
 
 #define MOST_PUNCHES		10	/* in a row: writers of the file wait for them */
 #define LEAST_BLOCKS		64	/* 256 KB: shorter holes cost more than they
