@@ -518,7 +518,11 @@ sfi_dispense_start(SfStorage storage, uint32 nscan, uint32 npages, bool *at_low)
 	slot = lock_dispenser(storage, true);
 	slot->map_pages = npages;
 	*at_low &= is_roomy(slot) && slot->low < npages;
-	/* one that goes round from somewhere else does not see what is free in front */
+
+	/*
+	 * one that goes round from somewhere else does not see what is free in
+	 * front
+	 */
 	if (*at_low || nscan == npages)
 		slot->low_freed = 0;
 	if (*at_low)
