@@ -337,18 +337,21 @@ sfi_arena_release_full(void)
  * logged: the used bits that came with them stay until the resolver has seen the abort,
  * so that nothing can be put there yet.  Storage that was dropped or rolled back takes
  * its regions along.
+ *
+ * A region below a limit that still holds is that of a process that ends in the middle: not even
+ * this process has a use for it.
  */
 void
 sfi_arena_end(bool commit, bool logged)
 {
 	int			kept = 0;
 
-	limit.most_blocks = 0;
 	while (arenas != NULL)
 	{
 		Arena	   *arena = arenas;
 		uint64		next = commit ? sf_round_up_block(arena->next_sector) : arena->first_sector;
-		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
+		bool		keep = !arena->full && !is_limited(&arena->seg) && (commit || !logged) &&
+			kept++ < KEEP_ARENAS;
 
 		SF_ASSERT(arena_is_valid(arena));
 		if (!sf_space_is_removed(arena->seg.storage))
@@ -357,4 +360,5 @@ sfi_arena_end(bool commit, bool logged)
 		arenas = arena->next;
 		pfree(arena);
 	}
+	limit.most_blocks = 0;
 }

@@ -57,6 +57,21 @@ foreach my $point ('shrink_surveyed', 'shrink_limit', 'shrink_stored', 'shrink_r
 	}
 }
 
+# a session that is ended while it stores the first value that it has ever stored
+{
+	my $full = with_free('ended', 'logging');
+	my $session = background($node);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	my $begin = -s $node->logfile;
+	ok(held($node, $session, 'shrink_stored', sprintf($move, 'ended')), 'ended: a move is under way');
+	sql("SELECT pg_terminate_backend($pid)");
+	session_is_gone($node, $pid);
+	disarm($node);
+	eval { $session->quit };
+	unlike(slurp_file($node->logfile, $begin), qr/TRAP|terminated by signal/, 'ended: no other session is');
+	ends_well('ended', $full, scalar(@live), 'ended');
+}
+
 # ---- others, while a row is being moved ----
 
 # A session stands in the middle of moving a row, while others do something; then it goes on.
