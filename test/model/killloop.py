@@ -19,13 +19,14 @@ import random
 import sys
 import time
 import traceback
+from collections import Counter
 
 import psycopg
 
 import model
 import verify
 from client import Mismatch
-from server import Server
+from server import Disk, Server
 from values import Values
 
 WAYS = ["postmaster", "process", "immediate"]
@@ -54,7 +55,7 @@ def settings(options):
     if options.type == "securefile":
         load.update({"shared_preload_libraries": "'securefile'",
                      "securefile.monitor_naptime": "'1s'"})
-    return load
+    return load | getattr(options, "settings", {})
 
 
 def strike(server, way, rng, points):
@@ -130,11 +131,30 @@ def examine(conn, options, values, states, rng):
     return lost
 
 
-def one_round(server, options, values, states, way, rng):
+def count_fired(server, points, tally):
+    """How often each point was passed; the server forgets that when it is killed."""
+    with server.connect() as conn:
+        for point in points:
+            tally[point] += conn.execute("SELECT securefile_fault_fired(%s)", (point,)).fetchone()[0]
+
+
+def count_round(totals, states, tally):
+    """What clients and readers have done, and what was compared after the restart."""
+    tally.update({key: totals[key] for key in ("transactions", "values")})
+    tally["rows after restarts"] += sum(len(rows) for s in states if s for rows in s["rows"].values())
+
+
+def told(tally):
+    return ", ".join(f"{n} {what}" for what, n in tally.items())
+
+
+def one_round(server, options, values, states, way, rng, tally):
     """Load, kill, restart, compare."""
     running = model.start(server.dsn, options, states, 120)
     time.sleep(rng.uniform(0.3, options.load))
+    count_fired(server, getattr(options, "counted", []), tally)
     done, restarts = strike(server, way, rng, getattr(options, "points", POINTS))
+    tally["kills"] += 1
     totals = model.collect(running, states)
     began = time.time()
     if not restarts:
@@ -149,41 +169,50 @@ def one_round(server, options, values, states, way, rng):
     for look in getattr(options, "looks", []):
         look(server, conn, options)
     conn.close()
+    count_round(totals, states, tally)
     return (f"{done}, {totals['transactions']} transactions, {doubts} in doubt,"
             + (f" {lost} lost," if options.asynchronous else "") + f" recovery {recovered:.1f} s")
 
 
 def has_fault_points(conn):
     try:
-        conn.execute("SELECT securefile_fault_reset()")
+        conn.execute("SELECT securefile_fault_fired('io_any')")
         return True
     except psycopg.Error:
         return False
 
 
+def ways_to_try(conn, options):
+    """One after the other, in an order by lot.  Those that a program of its own has come as often as
+    all others."""
+    if options.power and not hasattr(options, "own_ways"):
+        return ["power"]
+    ways = WAYS + (["point"] * 2 if has_fault_points(conn) else [])
+    return ways + [own for own in getattr(options, "own_ways", {}) for _ in ways]
+
+
 def run(server, options):
+    """All rounds; what was done in them."""
     rng = random.Random(f"{options.seed}:kill")
     values = Values(options.seed, options.max_size)
     server.start()
     with server.connect() as conn:
         verify.create(conn, options)
         conn.execute("CHECKPOINT")	# durable, whatever a commit waits for
-        if options.power:
-            order = ["power"]
-        else:
-            order = WAYS + (["point"] * 2 if has_fault_points(conn) else [])
+        order = ways_to_try(conn, options)
+        options.counted = getattr(options, "counted", []) if has_fault_points(conn) else []
     states = [None] * options.clients
     end = time.time() + getattr(options, "seconds", 10**9)
-    done = 0
+    tally = Counter()
     for number in range(options.rounds):
         if time.time() > end:
             break
         if number % len(order) == 0:
             rng.shuffle(order)
-        line = one_round(server, options, values, states, order[number % len(order)], rng)
-        print(f"round {number + 1}: {line}", flush=True)
-        done = number + 1
-    return done
+        way = order[number % len(order)]
+        one = getattr(options, "own_ways", {}).get(way, one_round)
+        print(f"round {number + 1}: {one(server, options, values, states, way, rng, tally)}", flush=True)
+    return tally
 
 
 def main():
@@ -204,18 +233,19 @@ def main():
 
 def run_all(options, more):
     """All rounds; the exit code.  more: options of the program that only it has."""
-    server = Server(settings(options), options.power)
+    server = Server(settings(options), options.power, make_disk=getattr(options, "make_disk", Disk))
     try:
-        rounds = run(server, options)
-    except Exception as error:
+        tally = run(server, options)
+    except BaseException as error:	# also an interrupt: nothing must stay mounted
         print(error if isinstance(error, Mismatch) else traceback.format_exc())
         print(server.tail())
         print(f"FAILED; cluster kept in {server.top}; again with: {sys.argv[0]} --seed"
               f" {options.seed} --rounds {options.rounds} --clients {options.clients}"
               f" --load {options.load} {more}")
+        getattr(options, "abandon", lambda _: None)(server)
         return 1
     server.remove()
-    print(f"sound: seed {options.seed}, {rounds} kills")
+    print(f"sound: seed {options.seed}, {told(tally)}")
     return 0
 
 

@@ -65,6 +65,7 @@ def client_process(dsn, number, options, state, end, pipe):
 def side_process(work, dsn, number, options, end, pipe):
     """A reader or the janitor; a server that goes away is not its business."""
     conn = None
+    compared = options.compared = {"values": 0}		# in this process
     try:
         conn = psycopg.connect(dsn, autocommit=True)
         rng = random.Random(f"{options.seed}:{work.__name__}:{number}:{end}")
@@ -75,10 +76,10 @@ def side_process(work, dsn, number, options, end, pipe):
                 if is_lost(error, conn) or not is_expected(error, options):
                     raise
                 conn.rollback()
-        pipe.send(("done", None, None))
+        pipe.send(("done", None, compared))
     except Exception as error:
         if isinstance(error, psycopg.Error) and (conn is None or is_lost(error, conn)):
-            pipe.send(("lost", None, None))
+            pipe.send(("lost", None, compared))
         else:
             pipe.send(("failed", f"{work.__name__}: {traceback.format_exc()}", None))
 
@@ -99,8 +100,17 @@ def hold_snapshot(conn, options, rng, end):
             raise Mismatch(f"snapshot of {key}.{x}: expected value {vid}, found {got}")
         if (None if got[0][1] is None else bytes(got[0][1])) != values.data(vid):
             raise Mismatch(f"snapshot of {key}.{x}: value {vid} differs")
+        options.compared["values"] += 1
         time.sleep(0.01)
     conn.execute("COMMIT")
+
+
+def is_of_lost_disk(error, options):
+    """Does a release or a checkpoint fail since the disk is gone?  The server will be, too."""
+    if isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState):
+        return options.faults	# the proof of a release meets faults as findings
+    return options.faults and isinstance(error, psycopg.errors.InternalError_) \
+        and "checkpoint request failed" in str(error)
 
 
 def tidy(conn, options, rng, _end):
@@ -142,13 +152,8 @@ def tidy(conn, options, rng, _end):
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected,
             psycopg.errors.ObjectInUse):
         pass
-    except psycopg.errors.ObjectNotInPrerequisiteState:
-        # the proof of a release meets faults as findings
-        if not options.faults:
-            raise
-    except psycopg.errors.InternalError_ as error:
-        # the disk is gone: the server will be, too
-        if not options.faults or "checkpoint request failed" not in str(error):
+    except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.InternalError_) as error:
+        if not is_of_lost_disk(error, options):
             raise
 
 

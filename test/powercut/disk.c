@@ -11,6 +11,10 @@
  * last fsync are in the cache only: they are read back, but a cut keeps any part of
  * them.  Each disk has its own cache, and a cut hits all disks at once.
  *
+ * A file system may discard sectors that it does not use any more, when a hole was punched, say.
+ * To this disk that is a write of zeros, in the cache like others: so a file system that discards
+ * too early loses bytes.
+ *
  * A disk has three layers; a sector is read from the uppermost layer that has it:
  *
  *		now		all writes since the state began
@@ -45,6 +49,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <linux/falloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,7 +71,7 @@ typedef struct CachedWrite
 {
 	uint64_t	start;			/* sector */
 	uint32_t	nsectors;
-	char	   *data;
+	char	   *data;			/* NULL: zeros */
 } CachedWrite;
 
 /* Writes in the order in which they came. */
@@ -86,7 +91,8 @@ typedef struct Disk
 	unsigned char *layers;		/* for each sector */
 	WriteList	unflushed;		/* since the last flush */
 	WriteList	at_cut;			/* what states choose from */
-	uint64_t	writes;
+	uint64_t	writes;			/* discards, too */
+	uint64_t	discards;
 	uint64_t	flushes;
 } Disk;
 
@@ -145,7 +151,7 @@ draw_percent(uint64_t *state, int percent)
 
 /* ---- lists of writes ---- */
 
-/* Add a copy of a write to a list. */
+/* Add a copy of a write to a list; data: NULL for zeros. */
 static void
 remember(WriteList *list, uint64_t start, uint32_t nsectors, const char *data)
 {
@@ -159,6 +165,9 @@ remember(WriteList *list, uint64_t start, uint32_t nsectors, const char *data)
 	item = &list->items[list->n++];
 	item->start = start;
 	item->nsectors = nsectors;
+	item->data = NULL;
+	if (data == NULL)
+		return;
 	item->data = allocate(NULL, (size_t) nsectors * SECTOR);
 	memcpy(item->data, data, (size_t) nsectors * SECTOR);
 }
@@ -178,7 +187,10 @@ put(Disk *disk, int layer, uint64_t start, uint64_t nsectors, const char *data)
 {
 	char	   *to = layer == IN_KEPT ? disk->kept : disk->now;
 
-	memcpy(to + start * SECTOR, data, nsectors * SECTOR);
+	if (data == NULL)
+		memset(to + start * SECTOR, 0, nsectors * SECTOR);
+	else
+		memcpy(to + start * SECTOR, data, nsectors * SECTOR);
 	for (uint64_t s = start; s < start + nsectors; s++)
 		disk->layers[s] |= layer;
 }
@@ -195,6 +207,15 @@ get(const Disk *disk, uint64_t start, uint64_t nsectors, char *data)
 	}
 }
 
+/* Empty the layers; their memory takes no more space then, where that can be had. */
+static void
+empty_layers(Disk *disk)
+{
+	memset(disk->layers, 0, disk->nsectors);
+	(void) madvise(disk->kept, disk->nsectors * SECTOR, MADV_REMOVE);
+	(void) madvise(disk->now, disk->nsectors * SECTOR, MADV_REMOVE);
+}
+
 /* Write the kept layer into the image. */
 static void
 merge(Disk *disk)
@@ -202,7 +223,7 @@ merge(Disk *disk)
 	for (uint64_t s = 0; s < disk->nsectors; s++)
 		if (disk->layers[s] & IN_KEPT)
 			memcpy(disk->base + s * SECTOR, disk->kept + s * SECTOR, SECTOR);
-	memset(disk->layers, 0, disk->nsectors);
+	empty_layers(disk);
 }
 
 /* Write the cache to the disk. */
@@ -247,7 +268,8 @@ keep_sectors(Disk *disk, const CachedWrite *item, int percent, uint64_t *rng)
 	{
 		if (!draw_percent(rng, percent))
 			continue;
-		put(disk, IN_KEPT, item->start + i, 1, item->data + (size_t) i * SECTOR);
+		put(disk, IN_KEPT, item->start + i, 1,
+			item->data == NULL ? NULL : item->data + (size_t) i * SECTOR);
 		kept++;
 	}
 	return kept;
@@ -349,8 +371,9 @@ cut(void)
 	answer[0] = '\0';
 	for (int i = 0; i < ndisks; i++)
 		snprintf(answer + strlen(answer), sizeof(answer) - strlen(answer),
-				 "%sdisk %d: %llu writes, %llu flushes, %zu writes not flushed", i ? "; " : "", i,
-				 (unsigned long long) disks[i].writes, (unsigned long long) disks[i].flushes,
+				 "%sdisk %d: %llu writes, %llu of them discards, %llu flushes, %zu writes not flushed",
+				 i ? "; " : "", i, (unsigned long long) disks[i].writes,
+				 (unsigned long long) disks[i].discards, (unsigned long long) disks[i].flushes,
 				 disks[i].unflushed.n);
 }
 
@@ -391,7 +414,7 @@ fix(void)
 		forget(&old);
 		disk->at_cut = disk->unflushed;
 		disk->unflushed = old;
-		disk->writes = disk->flushes = 0;
+		disk->writes = disk->discards = disk->flushes = 0;
 	}
 	answer[0] = '\0';
 }
@@ -406,8 +429,8 @@ begin_state(uint64_t seed)
 		Disk	   *disk = &disks[i];
 
 		forget(&disk->unflushed);
-		memset(disk->layers, 0, disk->nsectors);
-		disk->writes = disk->flushes = 0;
+		empty_layers(disk);
+		disk->writes = disk->discards = disk->flushes = 0;
 		choose(disk, &seed);
 	}
 	power = true;
@@ -529,6 +552,16 @@ disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_fil
 	return (int) len;
 }
 
+/* Write to the cache; data: NULL for zeros. */
+static void
+write_cache(Disk *disk, uint64_t start, uint32_t nsectors, const char *data)
+{
+	put(disk, IN_NOW, start, nsectors, data);
+	remember(&disk->unflushed, start, nsectors, data);
+	disk->writes++;
+	(void) cut_is_due(&cut_in_writes);
+}
+
 /* A command, or a write that goes into the cache of a disk. */
 static int
 disk_write(const char *path, const char *buf, size_t len, off_t offset,
@@ -541,11 +574,24 @@ disk_write(const char *path, const char *buf, size_t len, off_t offset,
 		return obey(buf, len);
 	if (!power || !is_within(disk, len, offset))
 		return -EIO;
-	put(disk, IN_NOW, (uint64_t) offset / SECTOR, len / SECTOR, buf);
-	remember(&disk->unflushed, (uint64_t) offset / SECTOR, (uint32_t) (len / SECTOR), buf);
-	disk->writes++;
-	(void) cut_is_due(&cut_in_writes);
+	write_cache(disk, (uint64_t) offset / SECTOR, (uint32_t) (len / SECTOR), buf);
 	return (int) len;
+}
+
+/* Sectors are discarded, or get zeros: that is what the loop device makes of either. */
+static int
+disk_fallocate(const char *path, int mode, off_t offset, off_t len, struct fuse_file_info *fi)
+{
+	Disk	   *disk = find_disk(path);
+
+	(void) fi;
+	if (disk == NULL || (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) == 0)
+		return -EOPNOTSUPP;
+	if (!power || !is_within(disk, (size_t) len, offset))
+		return -EIO;
+	disk->discards++;
+	write_cache(disk, (uint64_t) offset / SECTOR, (uint32_t) (len / SECTOR), NULL);
+	return 0;
 }
 
 /* A flush of the cache; one with nothing to do does not count. */
@@ -581,6 +627,7 @@ static const struct fuse_operations operations = {
 	.truncate = disk_truncate,
 	.read = disk_read,
 	.write = disk_write,
+	.fallocate = disk_fallocate,
 	.fsync = disk_fsync,
 	.init = disk_init,
 };

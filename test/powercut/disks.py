@@ -32,16 +32,17 @@ def why_not():
 class Volume:
     """The ext4 on one of the disks."""
 
-    def __init__(self, file, mounted):
+    def __init__(self, file, mounted, options):
         self.file = file
         self.mounted = mounted
+        self.options = options
         self.loop = None
 
     def mount(self):
         """False if the file system is too damaged to be mounted."""
         self.loop = subprocess.check_output(
             ["losetup", "-f", "--show", "--direct-io=on", self.file], text=True).strip()
-        if self.has_cache() and mount(self.loop, self.mounted):
+        if self.has_cache() and mount(self.loop, self.mounted, self.options):
             return True
         self.detach()
         return False
@@ -77,10 +78,10 @@ class Volume:
         raise RuntimeError(f"{device} is still in use")
 
 
-def mount(device, where):
+def mount(device, where, options):
     """Mount, which replays the journal.  A superblock that was torn is not ours to
     care about: e2fsck takes another copy then."""
-    command = ["mount", "-t", "ext4", device, where]
+    command = ["mount", "-t", "ext4", "-o", options, device, where]
     if subprocess.run(command, capture_output=True, check=False).returncode == 0:
         return True
     fixed = subprocess.run(["e2fsck", "-f", "-y", device], capture_output=True, text=True,
@@ -90,9 +91,10 @@ def mount(device, where):
 
 
 class Disks:
-    """What model/server.py takes for its Disk."""
+    """What model/server.py takes for its Disk.  options: of the mounts; with "discard" the file
+    system tells the disks what it does not use any more."""
 
-    def __init__(self, top, one=False, sizes=("3G", "2G")):
+    def __init__(self, top, one=False, sizes=("3G", "2G"), options="defaults"):
         subprocess.run(["make", "-s", "-C", HERE], check=True)
         self.mounted = os.path.join(top, "disk")
         self.fuse = os.path.join(top, "fuse")
@@ -114,7 +116,7 @@ class Disks:
                                          *images],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
-        self.volumes = [Volume(os.path.join(self.fuse, str(n)), path)
+        self.volumes = [Volume(os.path.join(self.fuse, str(n)), path, options)
                         for n, path in enumerate(where)]
         self.wait_for(os.path.join(self.fuse, "control"))
         if not self.mount():

@@ -50,7 +50,7 @@ class Tally:
     """What was done, for the last line."""
 
     def __init__(self):
-        self.cuts = self.again = self.states = self.transactions = self.unmountable = 0
+        self.cuts = self.again = self.states = self.transactions = self.values = self.unmountable = 0
 
     def __str__(self):
         return (f"{self.cuts} cuts ({self.again} of them during recovery), {self.states} states,"
@@ -117,6 +117,7 @@ def cut_under_load(server, options, states, rng, tally):
     said = cut_power(server, postmaster, tally, rng.choice([0, 3, 3, 3, 3, 3, 3, 3]))
     totals = model.collect(running, states)
     tally.transactions += totals["transactions"]
+    tally.values += totals["values"]
     server.disk.unmount()
     server.disk.tell("fix")
     doubts = sum(1 for s in states if s and (s["doubt"] is not None or s["prepared"]))
@@ -170,6 +171,8 @@ def start_and_examine(server, options, values, states, rng):
     now = copy.deepcopy(states)
     with server.connect() as conn:
         killloop.examine(conn, options, values, now, rng)
+        for look in getattr(options, "looks", []):
+            look(server, conn, options)
         if options.planted:
             plant(conn)
     return now
