@@ -86,7 +86,7 @@ ALTER TABLE flat SET TABLESPACE elsewhere;
 """
 
 # what a server that recovered is used for
-LOOK = trials.READ + trials.one_line("""
+LOOK = trials.read("holed", "flat", "tree", "shared", "witness") + trials.one_line("""
 DO $$ DECLARE t text; n int; BEGIN
 	FOREACH t IN ARRAY array['holed', 'flat', 'tree', 'shared', 'witness', 'alike', 'keyed'] LOOP
 		BEGIN

@@ -64,10 +64,10 @@ def one_line(sql):
     return " ".join(sql.split()) + "\n"
 
 
-# every value is right, or cannot be read; rows with one id have the same one
+# every value of some tables is right, or cannot be read; rows with one id have the same one
 READ = one_line("""
 DO $$ DECLARE t text; r record; ok bool; BEGIN
-	FOREACH t IN ARRAY array['holed', 'flat', 'tree', 'shared', 'witness'] LOOP
+	FOREACH t IN ARRAY array[TABLES] LOOP
 		IF to_regclass(t) IS NULL THEN CONTINUE; END IF;
 		FOR r IN EXECUTE 'SELECT DISTINCT id, size FROM ' || t LOOP
 			BEGIN
@@ -80,6 +80,10 @@ DO $$ DECLARE t text; r record; ok bool; BEGIN
 		END LOOP;
 	END LOOP; END $$;
 """)
+
+
+def read(*tables):
+    return READ.replace("TABLES", ", ".join(f"'{table}'" for table in tables))
 
 
 def same(a, b):
