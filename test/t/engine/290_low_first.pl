@@ -190,11 +190,14 @@ my $pages = int($end / MAP_BLOCKS);
 # scans halve what they know, and see 8192 blocks: so that three values and this are 256 blocks short of a quarter of that
 my $run = int(($end / 8 + 2048 - 256 - 3 * 256) / (($pages - 1) / 2 + 2));
 give_back('turned', map { [ $_ * MAP_BLOCKS + 1000, $run ] } 1 .. $pages - 1);
-sql("SELECT securefile_maintain('turned', 'doc')", q{SELECT securefile_fault('short_scan', 'skip', times => -1)});
+# a short scan, so that the next one is not of the front, and one of all pages
+my $scan = "SELECT securefile_maintain('turned', 'doc')";
+my $short = q{SELECT securefile_fault('short_scan', 'skip', times => -1)};
+sql($short, $scan, q{SELECT securefile_fault('short_scan', 'none')}, $scan, $short);
 my $segment = sql("SELECT segment_relid::regclass FROM securefile_columns WHERE relid = 'turned'::regclass");
 sql('DELETE FROM turned WHERE id < 4');
 sql("VACUUM $segment");
-sql("SELECT securefile_maintain('turned', 'doc')");
+sql($scan);
 sql('DELETE FROM turned WHERE id = 4');
 sql("VACUUM $segment");
 cmp_ok((lend('turned', 64, 64))[0], '<', MAP_BLOCKS / 2, 'what became free before a scan elsewhere is found');
