@@ -17,6 +17,7 @@ use SecurefilePages;
 use SecurefileSpace;
 use SecurefileTest;
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
 append_to_file($keys, 'one ' . ('11' x 32) . "\n");
@@ -27,11 +28,14 @@ need_faults($node);
 my $mb = $ENV{SECUREFILE_MOVE_MB} || 12;
 my $is_long = $mb > 100;
 
+# Nothing here waits for others.  What does must end, and then the test fails.
+my $ends = sprintf('SET lock_timeout = %d; SET statement_timeout = %d', patience() * 1000 / 6, patience() * 1000 / 3);
+
 # Statements, and what they print besides: NOTICEs.
 sub told
 {
 	my (@sql) = @_;
-	my ($rc, $out, $err) = $node->psql('postgres', join(";\n", @sql));
+	my ($rc, $out, $err) = $node->psql('postgres', join(";\n", $ends, @sql));
 	return $rc == 0 ? $err : "failed: $err";
 }
 sub move { return told("CALL securefile_shrink('$_[0]', 'doc', 'move')"); }
@@ -176,6 +180,19 @@ is(sql("SELECT moved, next_position FROM securefile_shrink_some('none', 'doc')")
 
 # ---- what cannot move ----
 
+# What a move says during whose first batch, of one value, others do something.
+sub meanwhile
+{
+	my ($table, @sql) = @_;
+	my $session = background($node);
+	ok(held($node, $session, 'shrink_batch_done', "CALL securefile_shrink('$table', 'doc', 'move', 0, 1)"), "a move of $table is under way");
+	sql(@sql);
+	resume($node, $session, 'shrink_batch_done');
+	my $told = $session->{stderr};
+	$session->quit;
+	return $told;
+}
+
 # a prepared transaction holds the tail: it is found before anything is done
 $full = with_free('prepared', '', 60, '200000', 'id % 4 > 0 AND id < 57');
 sql("BEGIN; DELETE FROM prepared WHERE id = 60; PREPARE TRANSACTION 'tail'");
@@ -206,6 +223,14 @@ like(move('damaged'), qr/1 values of column .* were not moved.*damaged, or not o
 is(sql("SELECT count(*) FROM damaged WHERE outcome(doc, seed, len) = 'right'"), 17, 'the others are right');
 sql('DROP TABLE damaged');
 
+# a copy without bytes that comes between two batches
+sql('CREATE TABLE copied (id int PRIMARY KEY, seed int, len int, doc securefile(compress))', 'INSERT INTO copied SELECT i, i, 100000, noise(i, 100000) FROM generate_series(1, 40) i',
+	'INSERT INTO copied SELECT i, i, 14000000, blob(i, 14000000) FROM generate_series(41, 43) i', 'DELETE FROM copied WHERE id < 41');
+settle($node, 'copied', 'doc');
+like(meanwhile('copied', 'INSERT INTO copied SELECT 100, seed, len, doc FROM copied WHERE id = 43'), qr/sharing space: 2;/, 'a copy without bytes between two batches');
+rows_right($node, 'copied', 4, 'copied');
+sound($node, 'copied', 'copied');
+
 # copies without bytes share their space
 $full = with_free('shared', '', 30, 'CASE WHEN i > 28 THEN 14000000 ELSE 500000 END', 'id BETWEEN 3 AND 28');
 sql('INSERT INTO shared SELECT 100, seed, len, doc FROM shared WHERE id = 30');
@@ -214,15 +239,16 @@ rows_right($node, 'shared', 5, 'shared');
 
 # a column that deduplicates
 with_free('once', 'deduplicate', 60, '200000', 'id % 4 > 0 AND id < 57');
+# it ends; the procedure would go on for ever
+is(sql("SELECT moved, next_position FROM securefile_shrink_some('once', 'doc')"), '0|', 'some: a column that deduplicates');
 like(move('once'), qr/no value of column "doc" of table "once" is moved, since the column deduplicates.*skipped_shared_bytes: [1-9]\d{6}/s, 'a column that deduplicates');
-is(sql("SELECT moved, next_position FROM securefile_shrink_some('once', 'doc')"), '0|', 'some: likewise');
 cmp_ok(disk_bytes('once'), '<', file_bytes('once') * 0.7, 'it was released');
 
 # keys that are not loaded
 with_free('secret', 'encrypt', 60, '200000', 'id % 4 > 0 AND id < 57');
 sql("ALTER SYSTEM SET securefile.key_command = 'echo two " . ('22' x 32) . "'", 'SELECT pg_reload_conf()');
 wait_for_sql($node, "SELECT current_setting('securefile.key_command') LIKE '%two%'");
-sql('SELECT securefile_load_keys()');
+like(meanwhile('secret', 'SELECT securefile_load_keys()'), qr/key not loaded: [1-9]/, 'a key that goes between two batches');
 like(move('secret'), qr/no value .* is moved.*key is not loaded/s, 'keys that are not loaded');
 sql("ALTER SYSTEM SET securefile.key_command = 'cat $keys'", 'SELECT pg_reload_conf()');
 wait_for_sql($node, "SELECT current_setting('securefile.key_command') LIKE 'cat%'");
@@ -236,7 +262,8 @@ with_free('unlogged_data', 'filesystem_like_logging', 60, '200000', 'id % 4 > 0 
 my $refused = "CALL securefile_shrink('unlogged_data', 'doc', 'move')";
 fails_with($node, $refused, '0A000', 'not in WAL', 'without WAL');
 fails_with($node, "SELECT securefile_shrink_some('unlogged_data', 'doc')", '0A000', 'not in WAL', 'some: without WAL');
-like(told("CALL securefile_shrink('unlogged_data', 'doc', 'move', force => true)"), qr/are not in WAL.*have moved: take a base backup now/s, 'force: a base backup is asked for');
+# what is not in WAL needs no room for it
+like(told("CALL securefile_shrink('unlogged_data', 'doc', 'move', 0, 9223372036854775807, force => true)"), qr/are not in WAL.*have moved: take a base backup now/s, 'force: a base backup is asked for');
 rows_right($node, 'unlogged_data', 18, 'force');
 sound($node, 'unlogged_data', 'force');
 
@@ -290,12 +317,26 @@ cmp_ok($end - $begin, '>=', $least, 'a rate is kept to');
 sql("ALTER SYSTEM SET securefile.shrink_rate = 0", 'SELECT pg_reload_conf()');
 wait_for_sql($node, "SELECT current_setting('securefile.shrink_rate') = '0'");
 
+# rows stay locked for a moment only: after 100 ms a batch ends
+with_free('held_up', '', 60, '200000', 'id % 4 > 0 AND id < 57');
+my $late = background($node);
+ok(held($node, $late, 'shrink_stored', q{SELECT moved FROM securefile_shrink_some('held_up', 'doc')}), 'a batch stands at its first row');
+sleep 0.15;
+is(resume($node, $late, 'shrink_stored'), 1, 'and ends after it');
+$late->quit;
+
 # little room for WAL
 $full = with_free('tight', '', 60, '200000', 'id % 4 > 0 AND id < 57');
 arm($node, 'shrink_wal_full', 'skip', times => -1);
 fails_with($node, "SELECT securefile_shrink_some('tight', 'doc')", '53100', 'little room for WAL', 'some: little room for WAL');
 like(move('tight'), qr/not all values were moved, since there is little room for WAL/, 'little room for WAL');
 disarm($node);
+fails_with($node, "SELECT securefile_shrink_some('tight', 'doc', 9223372036854775807)", '53100', 'little room for WAL', 'no disk has room for twice such a batch');
+sql("ALTER SYSTEM SET max_wal_size = '2000TB'", 'SELECT pg_reload_conf()');
+wait_for_sql($node, "SELECT current_setting('max_wal_size') = '2000TB'");
+fails_with($node, "SELECT securefile_shrink_some('tight', 'doc')", '53100', 'little room for WAL', 'nor for so much WAL');
+sql('ALTER SYSTEM RESET max_wal_size', 'SELECT pg_reload_conf()');
+wait_for_sql($node, "SELECT current_setting('max_wal_size') <> '2000TB'");
 is(move('tight'), '', 'then there is more');
 cmp_ok(file_bytes('tight'), '<', $full * 0.5, 'and the files are short');
 
@@ -309,8 +350,8 @@ my @before = map { file_bytes($_) } 'part_1', 'part_2';
 fails_with($node, "SELECT securefile_shrink_some('parts', 'doc')", '42809', 'partitioned table.*securefile_shrink');
 my $first = background($node);
 ok(held($node, $first, 'shrink_row_updated', "CALL securefile_shrink('parts', 'doc', 'move')", skip => 3), 'a move is under way');
-fails_with($node, "CALL securefile_shrink('part_1', 'doc', 'move')", '55006', 'another session shrinks', 'a second one');
-fails_with($node, "SELECT securefile_shrink_some('part_1', 'doc')", '55006', 'another session shrinks', 'some: a second one');
+fails_with($node, "$ends; SELECT securefile_shrink_some('part_1', 'doc')", '55006', 'another session shrinks', 'some: a second one');
+fails_with($node, "$ends; CALL securefile_shrink('part_1', 'doc', 'move')", '55006', 'another session shrinks', 'a second one');
 resume($node, $first, 'shrink_row_updated');
 $first->quit;
 cmp_ok(file_bytes($_), '<', shift(@before) * 0.6, "$_ is shorter") foreach 'part_1', 'part_2';
