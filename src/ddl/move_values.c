@@ -176,16 +176,21 @@ in_mb(uint64 sectors)
 
 /* Nothing is moved, since the files would not become shorter. */
 static void
-note_useless(const SfMovePlan *plan, const char *table, const char *column)
+note_useless(SfSegment *seg, const SfMovePlan *plan, const char *table, const char *column)
 {
+	uint64		pending = sf_bytes_to_sectors(sf_space_usage(seg).pending_bytes);
+	uint64		after = Min(plan->after_sectors, plan->total_sectors);
+
 	ereport(NOTICE,
 			(errmsg("no value of column \"%s\" of table \"%s\" is moved", column, table),
 			 !plan->is_fixed ?
 			 errdetail("The files have %s, and would have about %s.",
-					   in_mb(plan->total_sectors), in_mb(plan->after_sectors)) :
+					   in_mb(plan->total_sectors), in_mb(after)) :
 			 errdetail("The files have %s, and would have about %s: at %s lies what cannot be moved, a value that shares space with others, or whose key is not loaded, or that a transaction has stored or deleted which takes long, or is prepared.",
-					   in_mb(plan->total_sectors), in_mb(plan->after_sectors),
-					   in_mb(plan->fixed_end))));
+					   in_mb(plan->total_sectors), in_mb(after), in_mb(plan->fixed_end)),
+			 pending == 0 ? 0 :
+			 errhint("%s are pending: deleted values that a transaction, a snapshot or a slot may still need. Call it again when that has ended.",
+					 in_mb(pending))));
 }
 
 /* Which rows were passed over, and why. */
@@ -324,7 +329,7 @@ begin(Move *move, const char *table, const char *column)
 	if (move->round > 0)
 		return;
 	if (move->rows.at.pass == 0)
-		note_useless(plan, table, column);
+		note_useless(move->seg, plan, table, column);
 	else if (escapes_wal(&move->rows.column))
 		note_backup(false, table, column);
 }
@@ -363,6 +368,20 @@ run_limited(Move *move)
 	sf_write_limit_end(move->seg);
 }
 
+/*
+ * A process has one limit at a time.  Rows are stored with their index entries, so a function in an
+ * index may come here again.
+ */
+static void
+refuse_nested(void)
+{
+	if (sf_write_has_limit())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot move values in a function that is called by a move of values"),
+				 errhint("A function in an index of the table does this.")));
+}
+
 /* The segment of the column, which is locked; ERROR: it has none. */
 static SfSegment *
 open_segment(const SfColumn *column, Relation rel)
@@ -388,6 +407,7 @@ move_batch(Move *move, Oid table_oid, const char *column, bool follow)
 {
 	SfRowBatch *rows = &move->rows;
 
+	refuse_nested();
 	sfi_ddl_batch_open(rows, table_oid, column, "shrink");
 	move->seg = open_segment(&rows->column, rows->rel);
 	sf_ddl_shrink_lock(move->seg->relid, false);

@@ -163,10 +163,16 @@ end_filling(const SfSegment *seg)
 	SF_ASSERT(*link_to_arena(seg) == NULL);
 }
 
+bool
+sf_write_has_limit(void)
+{
+	return limit.most_blocks > 0;
+}
+
 void
 sf_write_limit(SfSegment *seg, uint64 below_sector)
 {
-	SF_ASSERT(limit.most_blocks == 0 && below_sector % SF_BLOCK_SECTORS == 0);
+	SF_ASSERT(!sf_write_has_limit() && below_sector % SF_BLOCK_SECTORS == 0);
 	end_filling(seg);
 	limit.storage = seg->storage;
 	limit.below_sector = below_sector;

@@ -234,6 +234,9 @@ extern void sf_write_flush(void);
 extern void sf_write_limit(SfSegment *seg, uint64 below_sector);
 extern void sf_write_limit_end(SfSegment *seg);
 
+/* Is there one now, for any segment? */
+extern bool sf_write_has_limit(void);
+
 /* ---- ends of transactions; called by the one callback in securefile.c ---- */
 
 /*

@@ -204,6 +204,29 @@ sql("ROLLBACK PREPARED 'tail'");
 is(move('prepared'), '', 'then all is');
 cmp_ok(file_bytes('prepared'), '<', $full * 0.5, 'and the files are short');
 
+# what a snapshot needs
+with_free('seen', '', 60, '200000', 'false');
+my $viewer = background($node);
+$viewer->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM seen');
+sql('DELETE FROM seen WHERE id % 4 > 0 AND id < 57');
+like(told("SELECT moved FROM securefile_shrink_some('seen', 'doc')"), qr/no value .* is moved.*have (\d+) MB, and would have about \1 MB\..*HINT:  [1-9]\d* MB are pending/s, 'a snapshot: nothing is moved, and why');
+$viewer->query_safe('COMMIT');
+$viewer->quit;
+is(move('seen'), '', 'then all is');
+
+# a function in an index that moves values itself
+with_free('outer_one', '', 60, '200000', 'id % 4 > 0 AND id < 57');
+with_free('inner_one', '', 60, '200000', 'id % 4 > 0 AND id < 57');
+sql(q{CREATE FUNCTION moves(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM securefile_shrink_some('inner_one', 'doc'); RETURN $1; END $$},
+	'CREATE INDEX ON outer_one (moves(length(doc)::int))');
+$full = file_bytes('inner_one');
+like(told("SELECT moved FROM securefile_shrink_some('outer_one', 'doc')"), qr/failed: .*cannot move values in a function that is called by a move/s, 'a move in a move is refused');
+rows_right($node, $_, 18, "$_, after a move in a move") foreach ('outer_one', 'inner_one');
+is(file_bytes('inner_one'), $full, 'nothing was moved');
+is(move('inner_one'), '', 'by itself it works');
+cmp_ok(file_bytes('inner_one'), '<', $full * 0.5, 'as ever');
+sql('DROP FUNCTION moves CASCADE');
+
 # rows that are locked
 with_free('locked', '', 60, '200000', 'id % 4 > 0 AND id < 57');
 my $other = background($node);
