@@ -8,7 +8,9 @@
  *	 1	what waits to be freed is, as far as it can be.  No tail is cut: that would be
  *		before the proof;
  *	 2	proof: the walk of securefile_check() over rows and pages, without data, under its
- *		locks.  A finding of any kind ends it.  Free runs are claimed under these locks;
+ *		locks.  A finding of any kind ends it.  Free runs are claimed under these locks.
+ *		Writers queue behind a session that waits for these locks, so each try is short: a
+ *		transaction that has written and does not end costs the release, and not its neighbours;
  *	 3	a checkpoint, which replays nothing into what is claimed;
  *	 4	holes are punched, some at a time (space/release.c).
  *
@@ -31,10 +33,19 @@
 #include "space/release.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+/* How long a try to keep writers out may wait, how long others pass then, how many tries. */
+#define TRY_MS 1000
+#define PAUSE_MS 500
+#define MOST_TRIES 10
 
 /* One table's work. */
 typedef struct Shrink
@@ -100,6 +111,70 @@ resolve(const SfCheckColumn *column)
 
 	if (segrel != NULL)
 		relation_close(segrel, ShareUpdateExclusiveLock);
+}
+
+/* Wait for the lock that keeps writers out, and not for long (an SfBaseStep). */
+static void
+lock_step(void *arg)
+{
+	const Shrink *shrink = arg;
+	int			nest_level = NewGUCNestLevel();
+	char		timeout[16];
+
+	snprintf(timeout, sizeof(timeout), "%d", LockTimeout > 0 ? Min(LockTimeout, TRY_MS) : TRY_MS);
+	(void) set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	LockRelationOid(shrink->column->table_oid, ShareLock);
+	AtEOXact_GUC(false, nest_level);
+}
+
+/* One try.  An error that is no lack of a lock is thrown on. */
+static bool
+try_lock(Shrink *shrink)
+{
+	ErrorData  *error = sf_base_caught(lock_step, shrink);
+
+	if (error == NULL)
+		return true;
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+		ReThrowError(error);
+	FreeErrorData(error);
+	return false;
+}
+
+/* Let writers pass that have queued behind a try. */
+static void
+pause_tries(void)
+{
+	static uint32 wait_event = 0;
+
+	SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileRelease");
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE_MS,
+					 wait_event);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* False, with a NOTICE: a transaction that has written to the table does not end. */
+static bool
+keep_writers_out(Shrink *shrink)
+{
+	for (int i = 1; !try_lock(shrink); i++)
+	{
+		SPI_commit();
+		if (i == MOST_TRIES)
+		{
+			ereport(NOTICE,
+					(errmsg("free space of column \"%s\" of table \"%s\" is not released",
+							shrink->column->name, shrink->column->table),
+					 errdetail("A transaction that has written to the table, or locked it, does not end: writers could not be kept out for a moment, in %d tries.", i),
+					 errhint("End it, and call the procedure again. pg_locks, pg_stat_activity and pg_prepared_xacts show it.")));
+			return false;
+		}
+		pause_tries();
+	}
+	return true;
 }
 
 /* All is sound: claim, and keep a lock beyond the transaction (an SfCheckThen). */
@@ -178,6 +253,8 @@ release_table(Shrink *shrink)
 	show_progress(shrink);
 	resolve(shrink->column);
 	SPI_commit();
+	if (!keep_writers_out(shrink))
+		return;
 	begin_table(shrink);
 	PG_TRY();
 	{

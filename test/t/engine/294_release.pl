@@ -2,7 +2,8 @@
 # lies.  disk_bytes fall and file_bytes stay; values stay what they are; what is used again has its
 # room first; an error, a crash or the end of the session at each step loses nothing and keeps
 # nothing; a space map that calls live values free makes it refuse; a standby has holes, too.  It
-# takes its time, shows how far it is, and makes way for others.
+# takes its time, shows how far it is, and makes way for others; a writer that does not end costs
+# no other one.
 #
 # SECUREFILE_RELEASE_SECONDS: writers, releases and kill -9 for so long (4).
 
@@ -163,6 +164,31 @@ $slow->quit;
 release('slow');
 cmp_ok(disk_bytes('slow'), '<=', $slow_file * 0.45, 'another call does the rest');
 rows_right($node, 'slow', scalar(@live), 'slow');
+
+# ---- a writer that does not end ----
+
+# Others queue behind a release that waits for it, and may not wait as long as it does.
+with_free('held', 'logging');
+my $holder = background($node);
+$holder->query_safe('BEGIN; UPDATE held SET seed = seed WHERE id = 4');
+my $waiter = background($node);
+my $waiter_pid = $waiter->query_safe('SELECT pg_backend_pid()');
+$waiter->query_until(qr/start/, "\\echo start\n" . sprintf($release, 'held') . ";\n");
+ok(wait_for_sql($node, "SELECT count(*) = 1 FROM pg_locks WHERE pid = $waiter_pid AND NOT granted"), 'a release waits for a writer');
+my $others = $node->psql('postgres', "SET statement_timeout = '60s'; UPDATE held SET seed = seed WHERE id = 8");
+is($others, 0, 'other writers pass meanwhile');
+sql("SELECT pg_cancel_backend($waiter_pid)");
+$waiter->query('SELECT 1');
+like($waiter->{stderr}, qr/canceling statement/, 'it can be cancelled');
+$waiter->quit;
+my $held_disk = disk_bytes('held');
+like(($node->psql('postgres', "SET lock_timeout = '20ms'; " . sprintf($release, 'held')))[2], qr/NOTICE:  free space of column "doc" of table "held" is not released\n.*in 10 tries/s, 'it gives up');
+is(disk_bytes('held'), $held_disk, 'and has released nothing');
+$holder->query_safe('COMMIT');
+$holder->quit;
+is(release('held'), '', 'then it works');
+cmp_ok(disk_bytes('held'), '<', $held_disk * 0.5, 'and releases');
+rows_right($node, 'held', scalar(@live), 'held');
 
 # no more than ten holes of 2 MB in a row, 200 a second
 make_table($node, 'long', 'logging');
