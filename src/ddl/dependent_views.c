@@ -89,6 +89,28 @@ views_over(Oid relid, AttrNumber attnum)
 	return views;
 }
 
+/*
+ * Settings of the session by which a text would be another expression than the one that it was
+ * made of, as pg_dump has them: names, digits of numbers, time zones, NULL in arrays and XML.
+ */
+static void
+set_as_pg_dump(void)
+{
+	static const char *const settings[][2] = {
+		{"search_path", "pg_catalog"},
+		{"extra_float_digits", "3"},
+		{"datestyle", "ISO"},
+		{"intervalstyle", "postgres"},
+		{"array_nulls", "on"},
+		{"transform_null_equals", "off"},
+		{"xmloption", "content"},
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
 /* The definition of a view, analyzed anew.  All names in its text are qualified. */
 static Query *
 definition_again(Oid view)
@@ -98,8 +120,7 @@ definition_again(Oid view)
 	RawStmt    *raw;
 	Query	   *query;
 
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	set_as_pg_dump();
 	sql = TextDatumGetCString(DirectFunctionCall1(pg_get_viewdef, ObjectIdGetDatum(view)));
 	raw = linitial_node(RawStmt, pg_parse_query(sql));
 	query = parse_analyze_fixedparams(raw, sql, NULL, 0, NULL);
