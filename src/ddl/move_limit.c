@@ -22,7 +22,6 @@
 #include "access/transam.h"
 #include "ddl/move_values.h"
 #include "keys/keys.h"
-#include "miscadmin.h"
 #include "space/shrink_limit.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
@@ -38,6 +37,8 @@
 /* What the rows of a column show. */
 typedef struct Survey
 {
+	uint64		limit;			/* that is asked about */
+	uint64		beyond;			/* values that can move and reach beyond it */
 	uint64		fixed_end;
 	double		sectors;		/* of all values */
 	double		weighted;		/* the same, each times the size of its units */
@@ -72,6 +73,8 @@ survey_value(SfSegment *seg, Datum value, Survey *survey)
 		return;
 	if (is_fixed(seg, &loc))
 		survey->fixed_end = Max(survey->fixed_end, sf_rows_end_of(&owned));
+	else
+		survey->beyond += sf_rows_end_of(&owned) > survey->limit;
 	sectors = sf_space_owned_sectors(&owned);
 	SF_ASSERT(loc.nunits > 0);
 	survey->sectors += sectors;
@@ -80,9 +83,9 @@ survey_value(SfSegment *seg, Datum value, Survey *survey)
 
 /* Look at all rows. */
 static Survey
-survey_rows(Relation rel, AttrNumber attnum, SfSegment *seg)
+survey_rows(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 limit)
 {
-	Survey		survey = {0};
+	Survey		survey = {.limit = limit};
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SfRows		rows = sf_rows_begin(rel, attnum, snapshot);
 	SfRowContext context;
@@ -110,10 +113,7 @@ lasting_end(SfSegment *seg, uint64 before, uint64 limit)
 	uint64		end;
 
 	while ((end = sf_space_held_end(seg, before)) > limit && sf_base_now_us() < until_us)
-	{
-		CHECK_FOR_INTERRUPTS();
-		pg_usleep(LOOK_US);
-	}
+		sfi_ddl_move_sleep(sf_base_now_us() + LOOK_US);
 	return end;
 }
 
@@ -127,7 +127,7 @@ sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 	uint32		piece;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
-	survey = survey_rows(rel, attnum, seg);
+	survey = survey_rows(rel, attnum, seg, SF_MAX_SECTORS);
 	SF_FAULT(shrink_surveyed);
 	piece = survey.sectors > 0 ? survey.weighted / survey.sectors : 0;
 	shrink = sf_space_shrink_limit(seg, Max(piece, 1), round);
@@ -137,6 +137,12 @@ sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 	plan.limit = sf_round_up_block(Max(Max(shrink.limit, 1), plan.fixed_end));
 	plan.after_sectors = sf_space_after_cuts(plan.limit);
 	return plan;
+}
+
+bool
+sfi_ddl_move_is_left(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 limit)
+{
+	return survey_rows(rel, attnum, seg, limit).beyond > 0;
 }
 
 bool

@@ -58,15 +58,20 @@ sfi_ddl_move_note_wal(void)
 }
 
 void
-sfi_ddl_move_pause(uint64 bytes, uint64 bytes_per_second, uint64 begin_us)
+sfi_ddl_move_sleep(uint64 until_us)
 {
 	static uint32 wait_event = 0;
 
-	if (bytes_per_second == 0)
-		return;
 	/* the catalog's snapshot would keep vacuum from removing rows meanwhile */
 	InvalidateCatalogSnapshot();
 	SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileMove");
-	while (sf_base_sleep(begin_us + (double) bytes / bytes_per_second * 1e6, wait_event))
+	while (sf_base_sleep(until_us, wait_event))
 		 /* until it is time */ ;
+}
+
+void
+sfi_ddl_move_pause(uint64 bytes, uint64 bytes_per_second, uint64 begin_us)
+{
+	if (bytes_per_second > 0)
+		sfi_ddl_move_sleep(begin_us + (double) bytes / bytes_per_second * 1e6);
 }

@@ -42,8 +42,8 @@
 PG_FUNCTION_INFO_V1(securefile_shrink_some);
 
 #define BATCH_US		100000	/* how long rows stay locked */
-#define MOST_ROUNDS		4		/* limits that are tried, where values have
-								 * found no place */
+#define MOST_ROUNDS		6		/* of passes */
+#define LOCKED_US		1000000 /* until rows that were locked are tried again */
 
 /* Why a row was passed over. */
 typedef enum Reason
@@ -66,8 +66,10 @@ typedef struct Move
 	SfMovePlan	plan;			/* of the first pass */
 	SfSegment  *seg;			/* of this transaction */
 	bool		stopped;		/* there is little room for WAL */
-	int			round;			/* of limits */
-	uint64		too_long;		/* sectors that have found no place in it */
+	int			round;			/* of passes, each with one limit */
+	int			higher;			/* how often values have found no place */
+	uint64		too_long;		/* sectors that have found no place in this
+								 * transaction */
 	uint64		skipped[REASONS];	/* in this pass */
 } Move;
 
@@ -301,14 +303,39 @@ sf_ddl_shrink_unlock(Oid segment_relid)
 	(void) LockRelease(&tag, ExclusiveLock, true);
 }
 
+/* Find a limit, and begin at the first row, if it makes the work worth while. */
+static void
+begin_with_plan(Move *move)
+{
+	SfMovePlan *plan = &move->plan;
+
+	*plan = sfi_ddl_move_plan(move->rows.rel, move->rows.column.attnum, move->seg, move->higher);
+	move->incarnation = move->seg->incarnation;
+	SF_FAULT(shrink_limit);
+	if (sfi_ddl_move_is_worth(plan))
+		sfi_ddl_batch_first_pass(&move->rows, plan->limit);
+}
+
 /*
- * Begin at the first row, if there is a limit that makes the work worth while; else say why not,
- * in the first round.
+ * Begin once more with the same limit, if writers have left something beyond it: new values that
+ * found no room in front meanwhile, and those whose rows were locked.
  */
+static void
+begin_again(Move *move)
+{
+	if (move->incarnation != move->seg->incarnation)
+		return;
+	if (sfi_ddl_move_is_left(move->rows.rel, move->rows.column.attnum, move->seg,
+							 move->plan.limit))
+		sfi_ddl_batch_first_pass(&move->rows, move->plan.limit);
+	else
+		memset(move->skipped, 0, sizeof(move->skipped));
+}
+
+/* Begin a round, if there is something to do; else say why not, in the first one. */
 static void
 begin(Move *move, const char *table, const char *column)
 {
-	SfMovePlan *plan = &move->plan;
 	SfMaintain	work = {0};
 
 	/*
@@ -320,16 +347,14 @@ begin(Move *move, const char *table, const char *column)
 		return;
 	/* what is free by now is room for values */
 	(void) sf_space_resolve(move->seg, true, &work);
-	*plan = sfi_ddl_move_plan(move->rows.rel, move->rows.column.attnum, move->seg,
-							  move->round);
-	move->incarnation = move->seg->incarnation;
-	SF_FAULT(shrink_limit);
-	if (sfi_ddl_move_is_worth(plan))
-		sfi_ddl_batch_first_pass(&move->rows, plan->limit);
+	if (move->round > 0 && move->skipped[NO_PLACE] == 0)
+		begin_again(move);
+	else
+		begin_with_plan(move);
 	if (move->round > 0)
 		return;
 	if (move->rows.at.pass == 0)
-		note_useless(move->seg, plan, table, column);
+		note_useless(move->seg, &move->plan, table, column);
 	else if (escapes_wal(&move->rows.column))
 		note_backup(false, table, column);
 }
@@ -506,6 +531,23 @@ run_round(Move *move, Oid table_oid, const char *column)
 	} while (move->rows.at.pass > 0);
 }
 
+/*
+ * After a round that has moved so many values: is another one worth while?  The limit is higher
+ * where values have found no place.  Rows that were locked get some time.
+ */
+static bool
+is_next_round(Move *move, uint64 moved)
+{
+	bool		locked = move->skipped[LOCKED] > 0;
+
+	if (move->stopped || ++move->round == MOST_ROUNDS || (moved == 0 && !locked))
+		return false;
+	move->higher += move->skipped[NO_PLACE] > 0;
+	if (locked)
+		sfi_ddl_move_sleep(sf_base_now_us() + LOCKED_US);
+	return true;
+}
+
 void
 sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 {
@@ -523,9 +565,7 @@ sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 	{
 		before = progress.values;
 		run_round(&move, table_oid, column);
-		move.round++;
-	} while (move.skipped[NO_PLACE] > 0 && progress.values > before && !move.stopped &&
-			 move.round < MOST_ROUNDS);
+	} while (is_next_round(&move, progress.values - before));
 	sf_stats_progress_end();
 	table = get_rel_name(table_oid);
 	if (table == NULL)

@@ -30,6 +30,11 @@ typedef struct SfMovePlan
  */
 extern SfMovePlan sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round);
 
+/*
+ * Do values that can move reach beyond a limit by now?  Looks at all rows, as sfi_ddl_move_plan().
+ */
+extern bool sfi_ddl_move_is_left(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 limit);
+
 /* Would a segment become so much shorter that it is worth the work? */
 extern bool sfi_ddl_move_is_worth(const SfMovePlan *plan);
 
@@ -48,6 +53,9 @@ extern bool sfi_ddl_move_is_shared(SfSegment *seg, const SfLocator *loc);
 extern bool sfi_ddl_move_has_wal_room(const SfSegment *seg, uint64 batch_bytes);
 SF_NORETURN extern void sfi_ddl_move_refuse_wal(void);
 extern void sfi_ddl_move_note_wal(void);
+
+/* Sleep until that time of sf_base_now_us().  Looks for interrupts. */
+extern void sfi_ddl_move_sleep(uint64 until_us);
 
 /*
  * Sleep until so many bytes since then are no more than that in a second; 0: no limit.  Between
