@@ -142,6 +142,10 @@ sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 bool
 sfi_ddl_move_is_left(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 limit)
 {
+	uint64		until_us = sf_base_now_us() + LASTING_US;
+
+	while (sf_space_is_reserved_from(seg, limit) && sf_base_now_us() < until_us)
+		sfi_ddl_move_sleep(sf_base_now_us() + LOOK_US);
 	return survey_rows(rel, attnum, seg, limit).beyond > 0;
 }
 

@@ -31,7 +31,8 @@ typedef struct SfMovePlan
 extern SfMovePlan sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round);
 
 /*
- * Do values that can move reach beyond a limit by now?  Looks at all rows, as sfi_ddl_move_plan().
+ * Do values that can move reach beyond a limit by now?  Sessions that store something there get a
+ * second to end.  Looks at all rows, as sfi_ddl_move_plan().
  */
 extern bool sfi_ddl_move_is_left(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 limit);
 

@@ -153,3 +153,34 @@ sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, int round)
 	SF_ASSERT(shrink.limit <= shrink.total && shrink.tail <= shrink.total);
 	return shrink;
 }
+
+/* Where reserved room is looked for. */
+typedef struct Reserved
+{
+	uint64		from_block;
+	bool		found;
+} Reserved;
+
+/* Is something behind reserved?  (an SfMapVisit, from the end) */
+static bool
+find_reserved(const SfMap *content, uint32 map, uint32 limit, void *arg)
+{
+	Reserved   *reserved = arg;
+	uint64		first = sf_map_first_block(map);
+	uint32		from = reserved->from_block > first ? reserved->from_block - first : 0;
+
+	if (from < limit)
+		reserved->found = sfi_map_reserved(content, limit) > sfi_map_reserved(content, from);
+	return !reserved->found && from == 0;
+}
+
+bool
+sf_space_is_reserved_from(SfSegment *seg, uint64 limit)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	Reserved	reserved = {.from_block = sf_block_of(limit)};
+
+	sfi_visit_maps(rel, sfi_header(rel).total_sectors, true, find_reserved, &reserved);
+	sfi_segment_close(rel);
+	return reserved.found;
+}

@@ -33,6 +33,12 @@ typedef struct SfShrinkLimit
  */
 extern SfShrinkLimit sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, int round);
 
+/*
+ * Is room at a limit or behind, in whole blocks, reserved by processes, which may be about to
+ * store something there?  Some may keep what they need no more for a while.
+ */
+extern bool sf_space_is_reserved_from(SfSegment *seg, uint64 limit);
+
 /* How long a segment is when cuts have left no more, if what lies behind the tail is free. */
 extern uint64 sf_space_after_cuts(uint64 tail);
 
