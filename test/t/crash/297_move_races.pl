@@ -150,11 +150,10 @@ all_through();
 	# securefile_shrink() would wait for the writer in the end
 	ok(held($node, $session, 'shrink_surveyed', "SELECT moved FROM securefile_shrink_some('younger', 'doc')"), 'a move looks for its limit');
 	ok(held($node, $writer, 'commit_before_record', 'DELETE FROM younger WHERE id = 40'), 'and another session deletes the last value');
-	resume($node, $session, 'shrink_surveyed');
+	cmp_ok(resume($node, $session, 'shrink_surveyed'), '>', 0, 'values move all the same');
 	$session->quit;
 	resume($node, $writer, 'commit_before_record');
 	$writer->quit;
-	is(sql("SELECT count(*) FROM younger WHERE id > 36 AND xmin::text <> (SELECT xmin::text FROM younger WHERE id = 4)"), 3, 'all others have moved');
 	rows_right($node, 'younger', @live - 1, 'beside a younger transaction');
 	sound($node, 'younger', 'beside a younger transaction');
 }
