@@ -169,6 +169,7 @@ find_reserved(const SfMap *content, uint32 map, uint32 limit, void *arg)
 	uint64		first = sf_map_first_block(map);
 	uint32		from = reserved->from_block > first ? reserved->from_block - first : 0;
 
+	SF_ASSERT(limit > 0 && limit <= SF_MAP_BLOCKS);
 	if (from < limit)
 		reserved->found = sfi_map_reserved(content, limit) > sfi_map_reserved(content, from);
 	return !reserved->found && from == 0;
@@ -180,6 +181,7 @@ sf_space_is_reserved_from(SfSegment *seg, uint64 limit)
 	Relation	rel = sfi_segment_rel(seg);
 	Reserved	reserved = {.from_block = sf_block_of(limit)};
 
+	SF_ASSERT(limit % SF_BLOCK_SECTORS == 0);
 	sfi_visit_maps(rel, sfi_header(rel).total_sectors, true, find_reserved, &reserved);
 	sfi_segment_close(rel);
 	return reserved.found;
