@@ -26,10 +26,10 @@
 #include "space/shrink_limit.h"
 
 /* Of what has to find a place, so much more room is asked for; in each round more. */
-#define SPARE				0.05
-#define SPARE_MORE			0.15
-/* And a quarter of what cuts leave. */
-#define SLACK_PART			4
+#define SPARE				0.02
+#define SPARE_MORE			0.10
+/* And an eighth of what cuts leave. */
+#define SLACK_PART			8
 
 /* What a map page has. */
 typedef struct MapSums
