@@ -329,7 +329,7 @@ begin_again(Move *move)
 							 move->plan.limit))
 		sfi_ddl_batch_first_pass(&move->rows, move->plan.limit);
 	else
-		memset(move->skipped, 0, sizeof(move->skipped));
+		move->skipped[LOCKED] = move->skipped[NO_PLACE] = 0;
 }
 
 /* Begin a round, if there is something to do; else say why not, in the first one. */
@@ -539,10 +539,11 @@ static bool
 is_next_round(Move *move, uint64 moved)
 {
 	bool		locked = move->skipped[LOCKED] > 0;
+	bool		no_place = move->skipped[NO_PLACE] > 0;
 
-	if (move->stopped || ++move->round == MOST_ROUNDS || (moved == 0 && !locked))
+	if (move->stopped || ++move->round == MOST_ROUNDS || (moved == 0 && !locked && !no_place))
 		return false;
-	move->higher += move->skipped[NO_PLACE] > 0;
+	move->higher += no_place;
 	if (locked)
 		sfi_ddl_move_sleep(sf_base_now_us() + LOCKED_US);
 	return true;

@@ -26,10 +26,11 @@
 #include "space/shrink_limit.h"
 
 /* Of what has to find a place, so much more room is asked for; in each round more. */
-#define SPARE				0.02
-#define SPARE_MORE			0.10
-/* And an eighth of what cuts leave. */
-#define SLACK_PART			8
+#define SPARE				0.03
+#define SPARE_MORE			0.15
+/* And a quarter of what cuts leave, that much at most. */
+#define SLACK_PART			4
+#define MOST_SLACK			(8 * SF_MB_SECTORS)
 
 /* What a map page has. */
 typedef struct MapSums
@@ -117,7 +118,7 @@ find_limit(Relation rel, const MapSums *sums, double factor, SfShrinkLimit *shri
 {
 	uint64		total = Min(shrink->total, sf_space_after_cuts(shrink->tail));
 	double		missing = shrink->above * factor +
-		(double) sfi_grow_slack_sectors(total) / SLACK_PART;
+		Min((double) sfi_grow_slack_sectors(total) / SLACK_PART, MOST_SLACK);
 
 	for (uint32 map = 0; map < sf_maps_of(shrink->total); map++)
 	{

@@ -223,7 +223,7 @@ $full = file_bytes('inner_one');
 like(told("SELECT moved FROM securefile_shrink_some('outer_one', 'doc')"), qr/failed: .*cannot move values in a function that is called by a move/s, 'a move in a move is refused');
 rows_right($node, $_, 18, "$_, after a move in a move") foreach ('outer_one', 'inner_one');
 is(file_bytes('inner_one'), $full, 'nothing was moved');
-is(move('inner_one'), '', 'by itself it works');
+unlike(move('inner_one'), qr/failed/, 'by itself it works');
 cmp_ok(file_bytes('inner_one'), '<', $full * 0.5, 'as ever');
 sql('DROP FUNCTION moves CASCADE');
 

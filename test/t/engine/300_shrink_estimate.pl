@@ -44,11 +44,11 @@ sub searched
 	my $above = sum0(map { unpack('%32b*', $_) } @maps);
 	my $tail = 8 * length(join('', @maps) =~ s/\0+$//r);
 	my $cut = min($total, after_cuts($tail));
-	my $missing = $above * 1.05 + int($cut / 8) / 4;
+	my $missing = $above * 1.03 + int($cut / 8) / 4;
 	my $limit = $total;
 	foreach my $i (0 .. $#maps)
 	{
-		my $gain = 1.05 * unpack('%32b*', $maps[$i]);
+		my $gain = 1.03 * unpack('%32b*', $maps[$i]);
 		$gain += 8 * length($_) - 8 * length($_) % $piece foreach $maps[$i] =~ /\0+/g;
 		$above -= unpack('%32b*', $maps[$i]);
 		if ($missing <= $gain)
