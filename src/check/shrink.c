@@ -33,7 +33,6 @@
 #include "space/release.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
@@ -44,7 +43,7 @@
 
 /* How long a try to keep writers out may wait, how long others pass then, how many tries. */
 #define TRY_MS 1000
-#define PAUSE_MS 500
+#define PAUSE_US 500000
 #define MOST_TRIES 10
 
 /* One table's work. */
@@ -148,12 +147,11 @@ static void
 pause_tries(void)
 {
 	static uint32 wait_event = 0;
+	uint64		until_us = sf_base_now_us() + PAUSE_US;
 
 	SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileRelease");
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE_MS,
-					 wait_event);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	while (sf_base_sleep(until_us, wait_event))
+		 /* until it is time */ ;
 }
 
 /* False, with a NOTICE: a transaction that has written to the table does not end. */
