@@ -143,6 +143,22 @@ all_through();
 	rows_right($node, 'serial', scalar(@live), 'beside an older snapshot');
 	sound($node, 'serial', 'beside an older snapshot');
 }
+# a row is locked as the move comes to it, and no more when it comes again
+{
+	my $full = with_free('unlocked', 'logging');
+	my ($session, $writer) = (background($node), background($node));
+	$writer->query_safe('BEGIN; SELECT FROM unlocked WHERE id = 40 FOR UPDATE');
+	ok(held($node, $session, 'shrink_batch_done', sprintf($move, 'unlocked')), 'a move has passed over a row that is locked');
+	$writer->query_safe('COMMIT');
+	$writer->quit;
+	resume($node, $session, 'shrink_batch_done');
+	is($session->{stderr} =~ /were not moved/ ? 1 : 0, 0, 'it comes again');
+	$session->quit;
+	settle($node, 'unlocked', 'doc');
+	cmp_ok(file_bytes('unlocked'), '<', $full * 0.6, 'and the files are short');
+	rows_right($node, 'unlocked', scalar(@live), 'a row that was locked');
+	sound($node, 'unlocked', 'a row that was locked');
+}
 # a younger transaction, which may be a short one; an older one stops the move (296)
 {
 	with_free('younger', 'logging');
