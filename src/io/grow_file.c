@@ -216,6 +216,7 @@ ensure_file(SfFileId file, uint64 want_bytes)
 	if (have >= 0 && (uint64) have >= want_bytes)
 		return;
 
+	sfi_io_redo_note_end(file);
 	slot = sfi_io_fd_get(file, sf_direct_io, SF_FD_CREATE);
 	if (have < 0)
 	{
@@ -233,6 +234,28 @@ ensure_file(SfFileId file, uint64 want_bytes)
 	make_zeros(file, aligned, want_bytes, false);
 }
 
+/* False: the disk is full, and the files stay as they were when redo began. */
+static bool
+ensure_or_owe(SfFileId file, uint64 want_bytes)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = true;
+
+	SF_ASSERT(want_bytes <= SF_FILE_SIZE);
+	PG_TRY();
+	{
+		ensure_file(file, want_bytes);
+	}
+	PG_CATCH();
+	{
+		if (!sfi_io_redo_owes(file.storage, context))
+			PG_RE_THROW();
+		done = false;
+	}
+	PG_END_TRY();
+	return done;
+}
+
 /*
  * Files grow from the first to the last, so those before one that is full are
  * full too and need no look.  That makes the redo of many growths of a long segment cheap:
@@ -245,13 +268,18 @@ sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 	uint32		last = file.fileno;
 
 	SF_ASSERT(to_bytes % SF_IO_ALIGN == 0);
+	if (to_bytes > sfi_io_redo_owed_from(storage))
+		return;
 	if (!sf_io_files_may_exist(storage, ERROR))
 		sfi_io_make_directory(storage);
 	while (file.fileno > 0 &&
 		   sfi_io_file_size((SfFileId) {storage, file.fileno - 1}) < (int64) SF_FILE_SIZE)
 		file.fileno--;
 	for (; file.fileno <= last; file.fileno++)
-		ensure_file(file, sfi_io_end_in_file(file, to_bytes));
+	{
+		if (!ensure_or_owe(file, sfi_io_end_in_file(file, to_bytes)))
+			return;
+	}
 }
 
 /* Its record was written before the files were cut, so redo may find them cut, or not. */
@@ -294,24 +322,64 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
  * Not direct: records have any alignment, and redo is the only writer.  The
  * kernel keeps direct readers (hot standby) coherent with the page cache.
  */
+static void
+redo_write_part(SfFileId file, uint64 file_offset, const char *data, uint32 len_bytes)
+{
+	int64		have = sfi_io_file_size(file);
+	SfFd	   *slot;
+
+	SF_ASSERT(len_bytes > 0 && file_offset + len_bytes <= SF_FILE_SIZE);
+	if ((int64) (file_offset + len_bytes) > have)
+		sfi_io_redo_note_end(file);
+	slot = sfi_io_fd_get(file, false, SF_FD_CREATE | SF_FD_MISSING_OK);
+
+	/* the directory is gone: a record further on in WAL drops the segment */
+	if (slot == NULL)
+		return;
+	redo_write_file(slot, file_offset, data, len_bytes);
+	if (have < 0)
+		sfi_io_sync_name(file);
+}
+
+/* False: the disk is full, and the files are as they were when redo began. */
+static bool
+redo_write_or_owe(SfFileId file, uint64 file_offset, const char *data, uint32 len_bytes)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = true;
+
+	PG_TRY();
+	{
+		redo_write_part(file, file_offset, data, len_bytes);
+	}
+	PG_CATCH();
+	{
+		if (!sfi_io_redo_owes(file.storage, context))
+			PG_RE_THROW();
+		done = false;
+	}
+	PG_END_TRY();
+	return done;
+}
+
+/*
+ * What is owed (redo_room.c) is passed over.  A part that does not fit is tried again without
+ * that, once.
+ */
 void
 sf_io_redo_write(SfStorage storage, uint64 segment_offset, const char *data, uint32 len_bytes)
 {
+	uint64		owed_from;
+
 	SF_ASSERT(segment_offset % SF_SECTOR_SIZE == 0 && len_bytes % SF_SECTOR_SIZE == 0);
-	while (len_bytes > 0)
+	while (len_bytes > 0 && segment_offset < (owed_from = sfi_io_redo_owed_from(storage)))
 	{
-		SfFileId	file = sfi_io_file_at(storage, segment_offset);
 		uint64		file_offset = sfi_io_file_offset(segment_offset);
 		uint32		part = (uint32) Min(len_bytes, SF_FILE_SIZE - file_offset);
-		bool		is_new = sfi_io_file_size(file) < 0;
-		SfFd	   *slot = sfi_io_fd_get(file, false, SF_FD_CREATE | SF_FD_MISSING_OK);
 
-		/* the directory is gone: a record further on in WAL drops the segment */
-		if (slot == NULL)
-			return;
-		redo_write_file(slot, file_offset, data, part);
-		if (is_new)
-			sfi_io_sync_name(file);
+		part = (uint32) Min(part, owed_from - segment_offset);
+		if (!redo_write_or_owe(sfi_io_file_at(storage, segment_offset), file_offset, data, part))
+			continue;
 		segment_offset += part;
 		data += part;
 		len_bytes -= part;

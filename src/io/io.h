@@ -249,6 +249,16 @@ extern uint64 sf_io_cuts(void);
 extern void sf_io_redo_truncate(SfStorage storage, uint64 size_bytes);
 
 /*
+ * Redo on a full disk passes over growths and values behind the end of files (redo_room.c).
+ * A record says that the segment ends at size_bytes, or is gone, or its database is: so
+ * nothing is needed there.  require_settled, at the end of WAL: FATAL if something is.
+ */
+extern void sf_io_redo_settle_cut(SfStorage storage, uint64 size_bytes);
+extern void sf_io_redo_settle_removed(SfStorage storage);
+extern void sf_io_redo_settle_database(Oid db);
+extern void sf_io_redo_require_settled(void);
+
+/*
  * Cut the files to size_bytes, a multiple of 4096, unlinking whole ones beyond it,
  * durably.  The caller holds the growth lock.  The header page, and its WAL record, which
  * has been flushed, count no more than that.  ERROR on failure: the files are longer

@@ -169,6 +169,11 @@ extern void sfi_io_make_directory(SfStorage storage);
  */
 extern bool sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel);
 
+/* redo_room.c: redo on a full disk */
+extern void sfi_io_redo_note_end(SfFileId file);
+extern bool sfi_io_redo_owes(SfStorage storage, MemoryContext context);
+extern uint64 sfi_io_redo_owed_from(SfStorage storage);
+
 /* ---- all there are (scan.c) ---- */
 
 /* OIDs of the tablespaces that may have data files.  Failures are reported at elevel. */

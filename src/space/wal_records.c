@@ -240,6 +240,7 @@ redo_unlink(XLogReaderState *record, const void *data)
 	XLogFlush(record->EndRecPtr);
 	SF_FAULT(redo_unlink);
 	sf_io_files_unlink(((const xl_sf_storage *) data)->storage);
+	sf_io_redo_settle_removed(((const xl_sf_storage *) data)->storage);
 }
 
 /* A record whose pages are all there is to it. */
@@ -340,6 +341,7 @@ redo_truncate(XLogReaderState *record, const void *data)
 	XLogFlush(record->EndRecPtr);
 	sfi_change_redo(record);
 	SF_FAULT(redo_truncate);
+	sf_io_redo_settle_cut(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 	if (InArchiveRecovery && reachedConsistency)
 		sf_io_redo_truncate(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 }
@@ -374,6 +376,7 @@ redo_drop_db(XLogReaderState *record, const void *data)
 	XLogFlush(record->EndRecPtr);
 	SF_FAULT(redo_drop_db);
 	sf_io_database_unlink(((const xl_sf_db *) data)->db);
+	sf_io_redo_settle_database(((const xl_sf_db *) data)->db);
 }
 
 static void
@@ -537,6 +540,7 @@ static const RmgrData rmgr = {
 	.rm_redo = redo,
 	.rm_desc = desc,
 	.rm_identify = identify,
+	.rm_cleanup = sf_io_redo_require_settled,
 	.rm_mask = mask,
 	.rm_decode = decode_nothing,
 };
