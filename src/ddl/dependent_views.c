@@ -35,6 +35,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* The view, materialized or not, that a rule is the definition of; InvalidOid: another rule. */
 static Oid
@@ -111,7 +112,11 @@ set_as_pg_dump(void)
 								 GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* The definition of a view, analyzed anew.  All names in its text are qualified. */
+/*
+ * The definition of a view, analyzed anew.  All names in its text are qualified.  The text is
+ * read by a query, whose snapshot has to be taken after the view was locked: an older one would
+ * bring back what another session has replaced meanwhile.
+ */
 static Query *
 definition_again(Oid view)
 {
@@ -121,7 +126,9 @@ definition_again(Oid view)
 	Query	   *query;
 
 	set_as_pg_dump();
+	PushActiveSnapshot(GetLatestSnapshot());
 	sql = TextDatumGetCString(DirectFunctionCall1(pg_get_viewdef, ObjectIdGetDatum(view)));
+	PopActiveSnapshot();
 	raw = linitial_node(RawStmt, pg_parse_query(sql));
 	query = parse_analyze_fixedparams(raw, sql, NULL, 0, NULL);
 	AtEOXact_GUC(true, nest);

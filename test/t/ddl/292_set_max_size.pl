@@ -65,6 +65,17 @@ sql('SET extra_float_digits = -15', 'SET array_nulls = off', 'SET xmloption = do
 is(sql('SELECT f, a, t, x FROM constants LIMIT 1'), $constants, 'constants in views stay what they are, whatever the session has set');
 sql('DROP VIEW constants');
 
+# a definition that another session has replaced stays so, whatever snapshot the call has
+sql(q{CREATE VIEW replaced AS SELECT doc, 'old'::text AS w FROM t});
+my $older = background($node);
+$older->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
+sql(q{CREATE OR REPLACE VIEW replaced AS SELECT doc, 'new'::text AS w FROM t}, 'CREATE VIEW made AS SELECT doc FROM t');
+$older->query_safe(qq{SELECT securefile_set_max_size('t', 'doc', '$_ MB')}) foreach 3, 2;
+$older->query_safe('COMMIT');
+$older->quit;
+is(sql('SELECT DISTINCT w FROM replaced'), 'new', 'a view that was replaced after the snapshot of the call stays replaced');
+sql('DROP VIEW replaced, made');
+
 # the planner finds an index by an expression that is equal to the bit
 sql('ANALYZE t');
 my $plan = sub { return sql("SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN (COSTS OFF) $_[0]"); };
