@@ -138,6 +138,7 @@ SF_FAULT_POINT(shrink_limit, "moving values, the limit is known, nothing is done
 SF_FAULT_POINT(shrink_stored, "moving values, one is stored again, its row is not changed")
 SF_FAULT_POINT(shrink_row_updated, "moving values, a row has its new value")
 SF_FAULT_POINT(shrink_batch_done, "moving values, a batch is done, not yet committed")
+SF_FAULT_POINT(shrink_round_done, "moving values, all passes with a limit are done")
 SF_FAULT_POINT(shrink_wal_full, "moving values; may skip that there is room for WAL")
 SF_FAULT_POINT(truncate_before_claim, "tail truncation, tail found, nothing done")
 SF_FAULT_POINT(truncate_after_claim, "tail truncation, tail claimed, no record")

@@ -566,6 +566,7 @@ sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 	{
 		before = progress.values;
 		run_round(&move, table_oid, column);
+		SF_FAULT(shrink_round_done);
 	} while (is_next_round(&move, progress.values - before));
 	sf_stats_progress_end();
 	table = get_rel_name(table_oid);

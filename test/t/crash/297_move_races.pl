@@ -143,15 +143,15 @@ all_through();
 	rows_right($node, 'serial', scalar(@live), 'beside an older snapshot');
 	sound($node, 'serial', 'beside an older snapshot');
 }
-# a row is locked as the move comes to it, and no more when it comes again
+# a row is locked whenever the move comes to it, and no more in the next round
 {
 	my $full = with_free('unlocked', 'logging');
 	my ($session, $writer) = (background($node), background($node));
 	$writer->query_safe('BEGIN; SELECT FROM unlocked WHERE id = 40 FOR UPDATE');
-	ok(held($node, $session, 'shrink_batch_done', sprintf($move, 'unlocked')), 'a move has passed over a row that is locked');
+	ok(held($node, $session, 'shrink_round_done', sprintf($move, 'unlocked')), 'a move has passed over a row that is locked');
 	$writer->query_safe('COMMIT');
 	$writer->quit;
-	resume($node, $session, 'shrink_batch_done');
+	resume($node, $session, 'shrink_round_done');
 	is($session->{stderr} =~ /were not moved/ ? 1 : 0, 0, 'it comes again');
 	$session->quit;
 	settle($node, 'unlocked', 'doc');
