@@ -27,9 +27,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-/* Less than that part of a segment is not worth it. */
-#define WORTH_PART			10
-
 /* So long transactions are waited for; how often it is looked. */
 #define LASTING_US			1000000
 #define LOOK_US				10000
@@ -152,5 +149,5 @@ sfi_ddl_move_is_left(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 lim
 bool
 sfi_ddl_move_is_worth(const SfMovePlan *plan)
 {
-	return plan->after_sectors + plan->total_sectors / WORTH_PART <= plan->total_sectors;
+	return plan->after_sectors + plan->total_sectors / SFI_WORTH_PART <= plan->total_sectors;
 }

@@ -176,11 +176,19 @@ in_mb(uint64 sectors)
 	return psprintf(UINT64_FORMAT " MB", (sf_sectors_to_bytes(sectors) + 1024 * 1024 - 1) >> 20);
 }
 
+/* A hint, if something is pending. */
+static int
+hint_pending(uint64 pending_bytes)
+{
+	return pending_bytes == 0 ? 0 :
+		errhint("%s are pending: deleted or moved values that a transaction, a snapshot or a slot may still need. Call it again when that has ended.",
+				in_mb(sf_bytes_to_sectors(pending_bytes)));
+}
+
 /* Nothing is moved, since the files would not become shorter. */
 static void
 note_useless(SfSegment *seg, const SfMovePlan *plan, const char *table, const char *column)
 {
-	uint64		pending = sf_bytes_to_sectors(sf_space_usage(seg).pending_bytes);
 	uint64		after = Min(plan->after_sectors, plan->total_sectors);
 
 	ereport(NOTICE,
@@ -190,9 +198,19 @@ note_useless(SfSegment *seg, const SfMovePlan *plan, const char *table, const ch
 					   in_mb(plan->total_sectors), in_mb(after)) :
 			 errdetail("The files have %s, and would have about %s: at %s lies what cannot be moved, a value that shares space with others, or whose key is not loaded, or that a transaction has stored or deleted which takes long, or is prepared.",
 					   in_mb(plan->total_sectors), in_mb(after), in_mb(plan->fixed_end)),
-			 pending == 0 ? 0 :
-			 errhint("%s are pending: deleted values that a transaction, a snapshot or a slot may still need. Call it again when that has ended.",
-					 in_mb(pending))));
+			 hint_pending(sf_space_usage(seg).pending_bytes)));
+}
+
+void
+sf_ddl_note_uncut(SfSegment *seg, const char *table, const char *column)
+{
+	SfUsage		usage = sf_space_usage(seg);
+
+	if (usage.pending_bytes * SFI_WORTH_PART > usage.file_bytes)
+		ereport(NOTICE,
+				(errmsg("files of column \"%s\" of table \"%s\" are still longer than they have to be",
+						column, table),
+				 hint_pending(usage.pending_bytes)));
 }
 
 /* Which rows were passed over, and why. */
@@ -549,7 +567,7 @@ is_next_round(Move *move, uint64 moved)
 	return true;
 }
 
-void
+bool
 sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 {
 	SfProgress	progress = {.operation = SF_OPERATION_MOVE};
@@ -571,10 +589,11 @@ sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 	sf_stats_progress_end();
 	table = get_rel_name(table_oid);
 	if (table == NULL)
-		return;
+		return false;
 	note_skipped(&move, table, column);
 	if (progress.values > 0 && escapes_wal(&move.rows.column))
 		note_backup(true, table, column);
 	if (move.stopped)
 		sfi_ddl_move_note_wal();
+	return progress.values > 0;
 }

@@ -21,6 +21,9 @@ typedef struct SfMovePlan
 	uint64		after_sectors;	/* about where it would end then */
 } SfMovePlan;
 
+/* Less than that part of a segment is not worth the work. */
+#define SFI_WORTH_PART		10
+
 /* ---- move_limit.c ---- */
 
 /*

@@ -162,7 +162,12 @@ void
 sfi_ddl_batch_open(SfRowBatch *batch, Oid table_oid, const char *column, const char *what)
 {
 	sfi_ddl_require_column(table_oid, column);
-	batch->rel = table_open(table_oid, RowExclusiveLock);
+	batch->rel = try_table_open(table_oid, RowExclusiveLock);
+	if (batch->rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table with OID %u does not exist", table_oid),
+				 errdetail("It was dropped meanwhile.")));
 	/* it may have been changed while we waited */
 	sfi_ddl_require_column(table_oid, column);
 	CheckTableNotInUse(batch->rel, what);

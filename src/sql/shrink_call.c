@@ -13,12 +13,14 @@
  */
 #include "base/base.h"
 
+#include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "sql/maintain.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_shrink);
@@ -127,6 +129,18 @@ cut(const SfCheckColumn *column)
 	}
 }
 
+/* Say what keeps the tail from being cut. */
+static void
+note_uncut(const SfCheckColumn *column)
+{
+	Relation	segrel = try_relation_open(sf_check_segment_relid(column), AccessShareLock);
+
+	if (segrel == NULL)
+		return;
+	sf_ddl_note_uncut(sf_space_open_rel(segrel), get_rel_name(column->table_oid), column->name);
+	relation_close(segrel, AccessShareLock);
+}
+
 /* False: not all could be released. */
 static bool
 shrink_table(const SfCheckColumn *column, const Request *request)
@@ -144,9 +158,13 @@ shrink_table(const SfCheckColumn *column, const Request *request)
 	sf_ddl_shrink_lock(segment_relid, true);
 	if (request->moves)
 	{
+		bool		moved;
+
 		cut(column);
-		sf_ddl_move(column->table_oid, column->name, &request->move);
+		moved = sf_ddl_move(column->table_oid, column->name, &request->move);
 		cut(column);
+		if (moved && !is_gone(column))
+			note_uncut(column);
 	}
 	if (!is_gone(column))
 		complete = sf_check_release_space(column, request->release_bytes);
