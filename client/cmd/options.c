@@ -451,7 +451,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 	if (options->nargs < verb->min_args - named)
 		argp_error(state, "%s wants %s", verb->name, verb->arguments);
 	if (verb->max_args >= 0 && options->nargs > verb->max_args - (moves ? named : 0))
-		argp_error(state, "too many arguments: %s wants %s", verb->name, verb->arguments);
+		argp_error(state, "too many arguments: %s wants %s", verb->name,
+				   *verb->arguments == '\0' ? "options only" : verb->arguments);
 	if (verb->bit == VERB_RM && options->has_prefix && *options->prefix == '\0')
 		argp_error(state, "--prefix wants a text; all files are '*'");
 	if (reserved_is(options->prefix))

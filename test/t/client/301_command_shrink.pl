@@ -123,7 +123,7 @@ ends(0, qr/^on disk 0 bytes/, 'one of them', 'shrink', '-t', 'two', '-c', 'other
 ends(3, qr/must be owner of table a/, 'another role', 'shrink', '-t', 'a', '-U', 'other', $_) foreach '-q', '--estimate';
 ends(3, qr/"seen" is not a table/, 'a view', 'shrink', '-t', 'seen');
 ends(2, qr/say with -t which table/, 'without a table', 'shrink');
-ends(2, qr/too many arguments/, 'an argument', 'shrink', '-t', 'a', 'b');
+ends(2, qr/too many arguments: shrink wants options only/, 'an argument', 'shrink', '-t', 'a', 'b');
 ends(2, qr/--rate wants a number of bytes/, 'a wrong rate', 'shrink', '-t', 'a', '--rate', 'fast');
 ends(2, qr/takes neither --rate nor --move/, "an estimate with $_->[0]", 'shrink', '-t', 'a', '--estimate', @$_) foreach [ '--rate', '1MB' ], ['--move'];
 ends(2, qr/need --move/, $_, 'shrink', '-t', 'a', $_) foreach '--force', '--allow-decoding';
