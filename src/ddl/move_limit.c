@@ -115,7 +115,7 @@ lasting_end(SfSegment *seg, uint64 before, uint64 limit)
 }
 
 SfMovePlan
-sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
+sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 spare)
 {
 	SfMovePlan	plan = {0};
 	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
@@ -127,7 +127,7 @@ sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round)
 	survey = survey_rows(rel, attnum, seg, SF_MAX_SECTORS);
 	SF_FAULT(shrink_surveyed);
 	piece = survey.sectors > 0 ? survey.weighted / survey.sectors : 0;
-	shrink = sf_space_shrink_limit(seg, Max(piece, 1), round);
+	shrink = sf_space_shrink_limit(seg, Max(piece, 1), spare);
 	plan.total_sectors = shrink.total;
 	plan.fixed_end = Max(survey.fixed_end, lasting_end(seg, next, shrink.limit));
 	plan.is_fixed = plan.fixed_end > shrink.limit;

@@ -67,9 +67,11 @@ typedef struct Move
 	SfSegment  *seg;			/* of this transaction */
 	bool		stopped;		/* there is little room for WAL */
 	int			round;			/* of passes, each with one limit */
-	int			higher;			/* how often values have found no place */
+	uint64		spare;			/* sectors below the limit for values that
+								 * have found no place */
 	uint64		too_long;		/* sectors that have found no place in this
 								 * transaction */
+	uint64		longest;		/* the most of these, in this pass */
 	uint64		skipped[REASONS];	/* in this pass */
 } Move;
 
@@ -162,6 +164,8 @@ visit_value(SfRowBatch *rows, SfRowWriter *writer, TupleTableSlot *slot, SfRowCo
 	sectors = sf_space_owned_sectors(&owned);
 	reason = move_value(move, writer, slot, value, &loc, sectors);
 	move->skipped[reason]++;
+	if (reason == NO_PLACE)
+		move->longest = Max(move->longest, sectors);
 	if (reason == MOVED)
 		sfi_ddl_batch_count(rows, sf_sectors_to_bytes(sectors));
 	else
@@ -327,7 +331,7 @@ begin_with_plan(Move *move)
 {
 	SfMovePlan *plan = &move->plan;
 
-	*plan = sfi_ddl_move_plan(move->rows.rel, move->rows.column.attnum, move->seg, move->higher);
+	*plan = sfi_ddl_move_plan(move->rows.rel, move->rows.column.attnum, move->seg, move->spare);
 	move->incarnation = move->seg->incarnation;
 	SF_FAULT(shrink_limit);
 	if (sfi_ddl_move_is_worth(plan))
@@ -472,7 +476,10 @@ move_batch(Move *move, Oid table_oid, const char *column, bool follow)
 	if (rows->at.pass > 0)
 	{
 		if (rows->at.block == 0 && rows->at.offset == 0)
+		{
 			memset(move->skipped, 0, sizeof(move->skipped));
+			move->longest = 0;
+		}
 		require_movable(move);
 		run_limited(move);
 	}
@@ -550,8 +557,9 @@ run_round(Move *move, Oid table_oid, const char *column)
 }
 
 /*
- * After a round that has moved so many values: is another one worth while?  The limit is higher
- * where values have found no place.  Rows that were locked get some time.
+ * After a round that has moved so many values: is another one worth while?  Where values have
+ * found no place, the limit gets as high as the longest of them needs.  Rows that were locked get
+ * some time.
  */
 static bool
 is_next_round(Move *move, uint64 moved)
@@ -561,7 +569,8 @@ is_next_round(Move *move, uint64 moved)
 
 	if (move->stopped || ++move->round == MOST_ROUNDS || (moved == 0 && !locked && !no_place))
 		return false;
-	move->higher += no_place;
+	if (no_place)
+		move->spare += move->longest;
 	if (locked)
 		sfi_ddl_move_sleep(sf_base_now_us() + LOCKED_US);
 	return true;

@@ -28,10 +28,9 @@ typedef struct SfMovePlan
 
 /*
  * Look at all rows of a table, which is locked, without a change, and at the map pages of the
- * segment.  round: how often that was done before, and values have found no place below the
- * limit: then it is higher.  DATA_CORRUPTED at a value whose place cannot be known.
+ * segment.  spare: so many sectors more are to be free below the limit.  DATA_CORRUPTED at a value whose place cannot be known.
  */
-extern SfMovePlan sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, int round);
+extern SfMovePlan sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 spare);
 
 /*
  * Do values that can move reach beyond a limit by now?  Sessions that store something there get a

@@ -25,9 +25,8 @@
 #include "space/reserve.h"
 #include "space/shrink_limit.h"
 
-/* Of what has to find a place, so much more room is asked for; in each round more. */
+/* Of what has to find a place, so much more room is asked for. */
 #define SPARE				0.03
-#define SPARE_MORE			0.15
 /* And a quarter of what cuts leave, that much at most. */
 #define SLACK_PART			4
 #define MOST_SLACK			(8 * SF_MB_SECTORS)
@@ -114,10 +113,11 @@ used_from(Relation rel, uint32 map, uint32 block)
 
 /* Find the limit; above becomes what lies behind it. */
 static void
-find_limit(Relation rel, const MapSums *sums, double factor, SfShrinkLimit *shrink)
+find_limit(Relation rel, const MapSums *sums, uint64 spare, SfShrinkLimit *shrink)
 {
+	const double factor = 1 + SPARE;
 	uint64		total = Min(shrink->total, sf_space_after_cuts(shrink->tail));
-	double		missing = shrink->above * factor +
+	double		missing = shrink->above * factor + spare +
 		Min((double) sfi_grow_slack_sectors(total) / SLACK_PART, MOST_SLACK);
 
 	for (uint32 map = 0; map < sf_maps_of(shrink->total); map++)
@@ -141,14 +141,13 @@ find_limit(Relation rel, const MapSums *sums, double factor, SfShrinkLimit *shri
 }
 
 SfShrinkLimit
-sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, int round)
+sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, uint64 spare)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	SfShrinkLimit shrink = {.total = sfi_header(rel).total_sectors};
 	MapSums    *sums = sum_pages(rel, piece_sectors, &shrink);
 
-	SF_ASSERT(round >= 0);
-	find_limit(rel, sums, 1 + SPARE + SPARE_MORE * round, &shrink);
+	find_limit(rel, sums, spare, &shrink);
 	pfree(sums);
 	sfi_segment_close(rel);
 	SF_ASSERT(shrink.limit <= shrink.total && shrink.tail <= shrink.total);

@@ -26,12 +26,12 @@ typedef struct SfShrinkLimit
 /*
  * The least limit for which what is free below is enough for what is in use behind, with some to
  * spare.  limit = total: there is none.  Values are stored in pieces of so many sectors.
- * round: how often values have found no place below a limit: then it is higher.
+ * spare: sectors that are to be free below it besides.
  *
  * All map pages are read, one after the other, so the numbers are of different moments: advice,
  * and no promise.  Works on a standby.  DATA_CORRUPTED.
  */
-extern SfShrinkLimit sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, int round);
+extern SfShrinkLimit sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, uint64 spare);
 
 /*
  * Is room at a limit or behind, in whole blocks, reserved by processes, which may be about to

@@ -159,6 +159,40 @@ all_through();
 	rows_right($node, 'unlocked', scalar(@live), 'a row that was locked');
 	sound($node, 'unlocked', 'a row that was locked');
 }
+# a writer takes the room below the limit whenever a round begins, but not that which the next one
+# keeps for a value that has found no place
+{
+	make_table($node, 'crowded', 'logging');
+	fill($node, 'crowded', 1, 80, 150_000);
+	fill($node, 'crowded', 81, 81, 3_000_000);
+	sql('DELETE FROM crowded WHERE id % 10 > 0 AND id < 81');
+	my $full = settle($node, 'crowded', 'doc')->{file_bytes};
+	my $place = q{SELECT ctid FROM crowded WHERE id = 81};
+	my $was = sql($place);
+	my $session = background($node);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	my $takes = sub {
+		my ($first) = @_;
+		fill($node, 'crowded', $first, $first + 7, 150_000);
+		my $done = arm($node, 'shrink_round_done', 'wait', pid => $pid);
+		sql(q{SELECT securefile_fault('shrink_limit', 'none')});
+		wait_for_sql($node, "SELECT securefile_fault_fired('shrink_round_done') > $done");
+	};
+	ok(held($node, $session, 'shrink_limit', sprintf($move, 'crowded')), 'a move has a limit');
+	$takes->(101);
+	is(sql($place), $was, 'a long value finds no place below it');
+	my $begun = arm($node, 'shrink_limit', 'wait', pid => $pid);
+	sql(q{SELECT securefile_fault('shrink_round_done', 'none')});
+	wait_for_sql($node, "SELECT securefile_fault_fired('shrink_limit') > $begun");
+	$takes->(201);
+	isnt(sql($place), $was, 'in the next round it does');
+	resume($node, $session, 'shrink_round_done');
+	$session->quit;
+	settle($node, 'crowded', 'doc');
+	cmp_ok(file_bytes('crowded'), '<', $full * 0.8, 'and the files are short');
+	rows_right($node, 'crowded', 9 + 16, 'beside a writer who takes the room');
+	sound($node, 'crowded', 'beside a writer who takes the room');
+}
 # a younger transaction, which may be a short one; an older one stops the move (296)
 {
 	with_free('younger', 'logging');
