@@ -28,6 +28,7 @@
 #include "read/read.h"
 #include "space/upgrade.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "write/write.h"
@@ -154,13 +155,17 @@ account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena 
 	}
 }
 
-/* A row has got this value, which is no stored one, in a column that may encrypt. */
+/*
+ * A row has got this value, which is no stored one, in a column that may encrypt.  old: what it
+ * had, or 0.  A value of before the option may stay, and the toaster may have changed its looks.
+ */
 static void
-require_encrypted(Relation rel, AttrNumber attnum, Datum value)
+require_encrypted(Relation rel, AttrNumber attnum, Datum value, Datum old)
 {
 	SfColumn	column = sfi_ddl_column(rel, attnum);
 
-	if (sf_config_encrypts(&column) && sfi_ddl_is_plain(value))
+	if (sf_config_encrypts(&column) && sfi_ddl_is_plain(value) &&
+		(old == (Datum) 0 || !datum_image_eq(value, old, false, -1)))
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
 				 errmsg("a plain value was put into encrypted column \"%s\" of table \"%s\"",
@@ -201,7 +206,7 @@ securefile_account(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 	}
 	if (has_value && (located = sfi_ddl_located(value)) == NULL)
-		require_encrypted(trigdata->tg_relation, attnum, value);
+		require_encrypted(trigdata->tg_relation, attnum, value, has_old ? old : (Datum) 0);
 	lost = has_old ? sfi_ddl_located(old) : NULL;
 	account(table_oid, attnum, located, lost);
 	sfi_ddl_see(table_oid, attnum, TRIGGER_FIRED_BY_DELETE(event) ? 0 : 1, lost != NULL);

@@ -103,6 +103,12 @@ foreach my $statement ('INSERT INTO forced VALUES (1, blob(1, 100))', 'INSERT IN
 	fails_with($node, $statement, '27000', 'a plain value was put into encrypted column "doc"');
 }
 
+# a value of before the option may stay, also where the toaster writes it in another way since the row gets longer
+sql('CREATE TABLE longer (id int, doc securefile, more securefile)', q{INSERT INTO longer VALUES (1, decode(repeat('00', 1000), 'hex'), '')}, 'ALTER TABLE longer ALTER doc TYPE securefile(encrypt)');
+is(sql(q{SELECT pg_column_size(doc) FROM longer}), 1005, 'a plain value of before');
+sql(q{UPDATE longer SET more = (SELECT string_agg(sha256(i::text::bytea), '') FROM generate_series(1, 60) i)});
+is(sql(q{SELECT pg_column_size(doc) < 100, doc::bytea = decode(repeat('00', 1000), 'hex') FROM longer}), 't|t', 'stays while another column is changed');
+
 # ---- ALTER TABLE ----
 
 fails_with($node, 'ALTER TABLE plain ADD more securefile(encrypt) DEFAULT ' . marked(), '0A000', 'cannot be added with a default', 'ADD COLUMN, a constant default');
