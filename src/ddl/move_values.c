@@ -570,7 +570,7 @@ is_next_round(Move *move, uint64 moved)
 	if (move->stopped || ++move->round == MOST_ROUNDS || (moved == 0 && !locked && !no_place))
 		return false;
 	if (no_place)
-		move->spare += move->longest;
+		move->spare = Min(move->spare + move->longest, SF_MAX_SECTORS);
 	if (locked)
 		sfi_ddl_move_sleep(sf_base_now_us() + LOCKED_US);
 	return true;

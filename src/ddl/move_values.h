@@ -28,7 +28,8 @@ typedef struct SfMovePlan
 
 /*
  * Look at all rows of a table, which is locked, without a change, and at the map pages of the
- * segment.  spare: so many sectors more are to be free below the limit.  DATA_CORRUPTED at a value whose place cannot be known.
+ * segment.  spare: so many sectors more are to be free below the limit.
+ * DATA_CORRUPTED at a value whose place cannot be known.
  */
 extern SfMovePlan sfi_ddl_move_plan(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 spare);
 

@@ -147,6 +147,7 @@ sf_space_shrink_limit(SfSegment *seg, uint32 piece_sectors, uint64 spare)
 	SfShrinkLimit shrink = {.total = sfi_header(rel).total_sectors};
 	MapSums    *sums = sum_pages(rel, piece_sectors, &shrink);
 
+	SF_ASSERT(spare <= SF_MAX_SECTORS);
 	find_limit(rel, sums, spare, &shrink);
 	pfree(sums);
 	sfi_segment_close(rel);
