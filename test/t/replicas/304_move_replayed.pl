@@ -147,6 +147,9 @@ mkdir $meanwhile or die $!;
 open(my $backup, '-|:raw', 'pg_basebackup', '-h', $primary->host, '-p', $primary->port, '--checkpoint=fast', '--no-sync', '-X', 'fetch', '-F', 't', '-D', '-') or die $!;
 my $streams = q{FROM pg_stat_progress_basebackup WHERE phase = 'streaming database files'};
 ok(wait_for_sql($primary, "SELECT count(*) = 1 $streams AND backup_streamed > 0"), 'a base backup has begun');
+# it may read the data files now, or when all is over: these are as of now
+my ($number) = segment_of($primary, 'm') =~ m{/(\d+)$};
+my %early = map { substr($_, length($primary->data_dir)) => slurp($_) } grep { m{/$number\b} } data_files($primary);
 
 sql("SELECT pg_cancel_backend($pid)");
 $session->query('SELECT');
@@ -255,6 +258,12 @@ open(my $tar, '|-:raw', 'tar', 'xf', '-', '-C', $meanwhile) or die $!;
 while (read($backup, my $bytes, 1 << 20)) { print $tar $bytes }
 ok(close($backup) && close($tar), 'and ends');
 command_ok([ 'pg_verifybackup', $meanwhile ], 'pg_verifybackup');
+foreach my $name (sort keys %early)
+{
+	open(my $fh, '>:raw', "$meanwhile$name") or die "$name: $!";
+	print $fh $early{$name};
+	close $fh or die $!;
+}
 $node = recovered('meanwhile', 'meanwhile');
 starts($node);
 right_or_left_behind($node, 'f', 'meanwhile');
