@@ -48,7 +48,7 @@ is(sql(q{SELECT count(*), sum(rewritten) > 0 FROM "Other place".securefile_dist_
 rows_right($coordinator, 'docs', 30, 'rewritten');
 
 # space of all shards goes back to the file system
-sql('CREATE TABLE holes (id int PRIMARY KEY, doc securefile)', q{SELECT create_distributed_table('holes', 'id')}, 'INSERT INTO holes SELECT i, blob(i, 400000) FROM generate_series(1, 40) i', 'DELETE FROM holes WHERE id <= 30');
+sql('CREATE TABLE holes (id int PRIMARY KEY, doc securefile(filesystem_like_logging))', q{SELECT create_distributed_table('holes', 'id')}, 'INSERT INTO holes SELECT i, blob(i, 400000) FROM generate_series(1, 40) i', 'DELETE FROM holes WHERE id <= 30');
 sql(q{SELECT "Other place".securefile_dist_maintain('holes', 'doc')});
 ok(wait_for_sql($coordinator, q{SELECT sum(pending_bytes) = 0 FROM "Other place".securefile_dist_usage('holes', 'doc')}), 'three quarters are free');
 my ($placements, $could, $on_disk) = split /\|/, sql(q{SELECT count(*), sum(releasable_bytes), sum(disk_bytes) FROM "Other place".securefile_dist_shrink_estimate('holes', 'doc')});
@@ -62,7 +62,8 @@ fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'd
 # as Citus makes one for a shard that it moves
 $workers[0]->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('like_a_move', 'pgoutput')});
 my ($long) = sql(q{SELECT sum(file_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')});
-fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'move')}, '38000', 'shard public.holes_\d+ on node .*: .*replicated logically', 'nothing moves on a worker with a subscription');
+fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'move', force => true)}, '38000', 'shard public.holes_\d+ on node .*: .*replicated logically', 'nothing moves on a worker with a subscription');
+fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'move', allow_decoding => true)}, '38000', 'shard public.holes_\d+ on node .*: .*not in WAL', 'nor what is not in WAL');
 sql(q{CALL "Other place".securefile_dist_shrink('holes', 'doc', 'move', allow_decoding => true, force => true)});
 cmp_ok(sql(q{SELECT sum(file_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')}), '<', $long * 0.75, 'unless it is allowed: files are shorter');
 is(sql('SELECT count(*) FROM holes WHERE doc::bytea = blob(id, 400000)'), 10, 'values are the same');
