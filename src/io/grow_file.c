@@ -217,6 +217,8 @@ ensure_file(SfFileId file, uint64 want_bytes)
 		return;
 
 	sfi_io_redo_note_end(file);
+	if (!sf_io_files_may_exist(file.storage, ERROR))
+		sfi_io_make_directory(file.storage);
 	slot = sfi_io_fd_get(file, sf_direct_io, SF_FD_CREATE);
 	if (have < 0)
 	{
@@ -270,8 +272,6 @@ sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 	SF_ASSERT(to_bytes % SF_IO_ALIGN == 0);
 	if (to_bytes > sfi_io_redo_owed_from(storage))
 		return;
-	if (!sf_io_files_may_exist(storage, ERROR))
-		sfi_io_make_directory(storage);
 	while (file.fileno > 0 &&
 		   sfi_io_file_size((SfFileId) {storage, file.fileno - 1}) < (int64) SF_FILE_SIZE)
 		file.fileno--;

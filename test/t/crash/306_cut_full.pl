@@ -32,7 +32,7 @@ sub fill_disk
 # Rows from 1 to 10 stay, and those from 101 on go by way of SQL, and with them the end of the files.
 sub one_way
 {
-	my ($name, $before, $gone) = @_;
+	my ($name, $before, $gone, $fault) = @_;
 	make_table($node, 'kept', '', 'TABLESPACE small');
 	fill($node, 'kept', 1, 10, $len);
 	make_table($node, 'gone', '', 'TABLESPACE small');
@@ -44,10 +44,10 @@ sub one_way
 	fill_disk();
 	crash($node);
 	my $log = -s $node->logfile;
-	local $ENV{SECUREFILE_FAULT} = 'redo_done:kill:20';
-	is($node->start(fail_ok => 1), 0, "$name: dies in recovery");
+	local $ENV{SECUREFILE_FAULT} = $fault || 'redo_done:kill:20';
+	is($node->start(fail_ok => 1), $fault ? 1 : 0, $name . ($fault ? ': starts' : ': dies in recovery'));
 	delete $ENV{SECUREFILE_FAULT};
-	ok($node->start(fail_ok => 1), "$name: starts on a full disk") or diag(slurp_file($node->logfile, $log));
+	ok($fault || $node->start(fail_ok => 1), "$name: starts on a full disk") or diag(slurp_file($node->logfile, $log));
 	like(slurp_file($node->logfile, $log), qr/disk is full: recovery passes over/, "$name: passes over what is gone");
 	rows_right($node, 'kept', 12, $name);
 	unlink "$dir/ballast" or die $!;
@@ -62,6 +62,8 @@ sub one_way
 one_way('cut', 'kept', sub { sql('DELETE FROM kept WHERE id > 100'); settle($node, 'kept', 'doc'); });
 one_way('truncated', 'grown', sub { sql('TRUNCATE gone'); });
 one_way('dropped', 'new', sub { sql('DROP TABLE gone'); });
+# there is not even room for its directory
+one_way('nowhere', 'new', sub { sql('DROP TABLE gone'); }, 'io_mkdir:enospc');
 
 # what is needed
 make_table($node, 'kept', '', 'TABLESPACE small');
