@@ -92,7 +92,8 @@ views_over(Oid relid, AttrNumber attnum)
 
 /*
  * Settings of the session by which a text would be another expression than the one that it was
- * made of, as pg_dump has them: names, digits of numbers, time zones, NULL in arrays and XML.
+ * made of, as pg_dump has them: names, digits of numbers, time zones, NULL in arrays, XML,
+ * backslashes.
  */
 static void
 set_as_pg_dump(void)
@@ -105,6 +106,7 @@ set_as_pg_dump(void)
 		{"array_nulls", "on"},
 		{"transform_null_equals", "off"},
 		{"xmloption", "content"},
+		{"standard_conforming_strings", "on"},
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)

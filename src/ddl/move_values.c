@@ -228,8 +228,9 @@ note_skipped(const Move *move, const char *table, const char *column)
 		sum += n[i];
 	if (sum > 0)
 		ereport(NOTICE,
-				(errmsg(UINT64_FORMAT " values of column \"%s\" of table \"%s\" were not moved",
-						sum, column, table),
+				(errmsg_plural(UINT64_FORMAT " value of column \"%s\" of table \"%s\" was not moved",
+							   UINT64_FORMAT " values of column \"%s\" of table \"%s\" were not moved",
+							   sum, sum, column, table),
 				 errdetail("Rows that are locked or being changed: " UINT64_FORMAT
 						   "; no place in front: " UINT64_FORMAT "; sharing space: " UINT64_FORMAT
 						   "; key not loaded: " UINT64_FORMAT

@@ -250,7 +250,7 @@ sound($node, 'locked', 'locked rows');
 with_free('damaged', '', 60, '200000', 'id % 4 > 0 AND id < 57');
 my $file = data_file_of($node, segment_of($node, 'damaged'));
 corrupt($file, block_at($file, 59, 3), 'damage');
-like(move('damaged'), qr/1 values of column .* were not moved.*damaged, or not on this server: 1/s, 'a damaged value is told');
+like(move('damaged'), qr/1 value of column .* was not moved.*damaged, or not on this server: 1/s, 'a damaged value is told');
 is(sql("SELECT count(*) FROM damaged WHERE outcome(doc, seed, len) = 'right'"), 17, 'the others are right');
 sql('DROP TABLE damaged');
 
