@@ -125,12 +125,14 @@ typedef struct SfMoveRequest
  * Move values of the column of one table, in transactions of their own, with SPI_commit(), and
  * tell by NOTICEs what was not moved.  Cuts no tail.  Does nothing when the table is gone.
  * Errors: FEATURE_NOT_SUPPORTED, OBJECT_NOT_IN_PREREQUISITE_STATE when moving is refused; those
- * of reading and writing values.  Returns whether any was moved.
+ * of reading and writing values.  Returns how long the segment could be then, in sectors; 0:
+ * nothing was moved.
  */
-extern bool sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request);
+extern uint64 sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request);
 
-/* After the tail was cut: a NOTICE, if much of the files is pending. */
-extern void sf_ddl_note_uncut(SfSegment *seg, const char *table, const char *column);
+/* After the tail was cut: a NOTICE, if the segment is much longer than that, and why. */
+extern void sf_ddl_note_uncut(SfSegment *seg, uint64 after_sectors, const char *table,
+							  const char *column);
 
 /* INVALID_PARAMETER_VALUE unless a batch of so many bytes has any. */
 extern void sf_ddl_require_batch(int64 bytes);

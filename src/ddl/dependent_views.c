@@ -165,14 +165,20 @@ set_view_columns(Relation rel, const Query *query)
 static void
 renew_view(Oid view)
 {
-	Relation	rel = relation_open(view, AccessExclusiveLock);
-	Query	   *query = definition_again(view);
-	List	   *changed = set_view_columns(rel, query);
-	Oid			owner = rel->rd_rel->relowner;
+	Relation	rel = try_relation_open(view, AccessExclusiveLock);
+	Query	   *query;
+	List	   *changed;
+	Oid			owner;
 	Oid			user;
 	int			context;
 	ListCell   *cell;
 
+	/* dropped while we waited */
+	if (rel == NULL)
+		return;
+	query = definition_again(view);
+	changed = set_view_columns(rel, query);
+	owner = rel->rd_rel->relowner;
 	relation_close(rel, NoLock);
 	CommandCounterIncrement();
 	GetUserIdAndSecContext(&user, &context);

@@ -206,15 +206,19 @@ note_useless(SfSegment *seg, const SfMovePlan *plan, const char *table, const ch
 }
 
 void
-sf_ddl_note_uncut(SfSegment *seg, const char *table, const char *column)
+sf_ddl_note_uncut(SfSegment *seg, uint64 after_sectors, const char *table, const char *column)
 {
 	SfUsage		usage = sf_space_usage(seg);
+	uint64		after = sf_sectors_to_bytes(after_sectors);
 
-	if (usage.pending_bytes * SFI_WORTH_PART > usage.file_bytes)
+	if (usage.file_bytes > after + after / SFI_WORTH_PART)
 		ereport(NOTICE,
 				(errmsg("files of column \"%s\" of table \"%s\" are still longer than they have to be",
 						column, table),
-				 hint_pending(usage.pending_bytes)));
+				 errdetail("They have %s, and could have about %s.",
+						   in_mb(sf_bytes_to_sectors(usage.file_bytes)), in_mb(after_sectors)),
+				 usage.pending_bytes > 0 ? hint_pending(usage.pending_bytes) :
+				 errhint("Other sessions have stored values meanwhile. Call it again.")));
 }
 
 /* Which rows were passed over, and why. */
@@ -228,8 +232,10 @@ note_skipped(const Move *move, const char *table, const char *column)
 		sum += n[i];
 	if (sum > 0)
 		ereport(NOTICE,
-				(errmsg_plural(UINT64_FORMAT " value of column \"%s\" of table \"%s\" was not moved",
-							   UINT64_FORMAT " values of column \"%s\" of table \"%s\" were not moved",
+				(errmsg_plural(UINT64_FORMAT
+							   " value of column \"%s\" of table \"%s\" was not moved",
+							   UINT64_FORMAT
+							   " values of column \"%s\" of table \"%s\" were not moved",
 							   sum, sum, column, table),
 				 errdetail("Rows that are locked or being changed: " UINT64_FORMAT
 						   "; no place in front: " UINT64_FORMAT "; sharing space: " UINT64_FORMAT
@@ -577,7 +583,7 @@ is_next_round(Move *move, uint64 moved)
 	return true;
 }
 
-bool
+uint64
 sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 {
 	SfProgress	progress = {.operation = SF_OPERATION_MOVE};
@@ -599,11 +605,11 @@ sf_ddl_move(Oid table_oid, const char *column, const SfMoveRequest *request)
 	sf_stats_progress_end();
 	table = get_rel_name(table_oid);
 	if (table == NULL)
-		return false;
+		return 0;
 	note_skipped(&move, table, column);
 	if (progress.values > 0 && escapes_wal(&move.rows.column))
 		note_backup(true, table, column);
 	if (move.stopped)
 		sfi_ddl_move_note_wal();
-	return progress.values > 0;
+	return progress.values > 0 ? move.plan.after_sectors : 0;
 }

@@ -54,7 +54,7 @@ require_limit(Oid relid, const char *column, bool shell)
 
 /* Lock a table, and all that inherits from it; returns them, and of each its number of parents. */
 static List *
-lock_tables(Oid relid, bool shell, List **parents)
+lock_tables(Oid relid, const char *column, bool shell, List **parents)
 {
 	bool		alone = get_rel_relkind(relid) == RELKIND_RELATION && !has_subclass(relid);
 	LOCKMODE	of_alone = shell ? SHELL_LOCK : ShareUpdateExclusiveLock;
@@ -64,6 +64,8 @@ lock_tables(Oid relid, bool shell, List **parents)
 	if (shell)
 		sf_base_lock_nodes();
 	LockRelationOid(relid, lockmode);
+	/* it may have been dropped while we waited */
+	sfi_ddl_require_named_column(relid, column);
 	tables = find_all_inheritors(relid, lockmode, parents);
 	/* it may have got a child while we waited */
 	if (alone && list_length(tables) > 1)
@@ -111,7 +113,7 @@ set_max_size(FunctionCallInfo fcinfo, bool shell)
 	sf_base_require_writes("securefile_set_max_size()");
 	sf_base_require_preload();
 	require_limit(relid, column, shell);
-	tables = lock_tables(relid, shell, &parents);
+	tables = lock_tables(relid, column, shell, &parents);
 	/* it may have been dropped, or changed, while we waited */
 	require_limit(relid, column, shell);
 	forboth(cell, tables, parents_cell, parents)

@@ -131,13 +131,14 @@ cut(const SfCheckColumn *column)
 
 /* Say what keeps the tail from being cut. */
 static void
-note_uncut(const SfCheckColumn *column)
+note_uncut(const SfCheckColumn *column, uint64 after_sectors)
 {
 	Relation	segrel = try_relation_open(sf_check_segment_relid(column), AccessShareLock);
 
 	if (segrel == NULL)
 		return;
-	sf_ddl_note_uncut(sf_space_open_rel(segrel), get_rel_name(column->table_oid), column->name);
+	sf_ddl_note_uncut(sf_space_open_rel(segrel), after_sectors, get_rel_name(column->table_oid),
+					  column->name);
 	relation_close(segrel, AccessShareLock);
 }
 
@@ -158,13 +159,13 @@ shrink_table(const SfCheckColumn *column, const Request *request)
 	sf_ddl_shrink_lock(segment_relid, true);
 	if (request->moves)
 	{
-		bool		moved;
+		uint64		after_sectors;
 
 		cut(column);
-		moved = sf_ddl_move(column->table_oid, column->name, &request->move);
+		after_sectors = sf_ddl_move(column->table_oid, column->name, &request->move);
 		cut(column);
-		if (moved && !is_gone(column))
-			note_uncut(column);
+		if (after_sectors > 0 && !is_gone(column))
+			note_uncut(column, after_sectors);
 	}
 	if (!is_gone(column))
 		complete = sf_check_release_space(column, request->release_bytes);

@@ -66,6 +66,20 @@ is($said, '', 'and nothing is told about their texts');
 is(sql('SELECT f, a, t, x, b FROM constants LIMIT 1'), $constants, 'constants in views stay what they are, whatever the session has set');
 sql('DROP VIEW constants');
 
+# what another session drops meanwhile
+sql('CREATE TABLE gone (doc securefile)', 'CREATE VIEW over_gone AS SELECT doc FROM gone');
+foreach my $drop ('VIEW over_gone', 'TABLE gone')
+{
+	my ($dropping, $waiting) = (background($node), background($node));
+	$dropping->query_safe("BEGIN; DROP $drop");
+	ok(waits_for_lock($node, $waiting, q{SELECT securefile_set_max_size('gone', 'doc', '3 MB')}), "a call waits for DROP $drop");
+	$dropping->query_safe('COMMIT');
+	$dropping->quit;
+	$waiting->query('SELECT');
+	like($waiting->{stderr}, $drop eq 'TABLE gone' ? qr/ERROR:  table with OID \d+ does not exist/ : qr/^$/, "and then DROP $drop");
+	$waiting->quit;
+}
+
 # a definition that another session has replaced stays so, whatever snapshot the call has
 sql(q{CREATE VIEW replaced AS SELECT doc, 'old'::text AS w FROM t});
 my $older = background($node);

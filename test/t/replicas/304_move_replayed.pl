@@ -125,7 +125,7 @@ my %reader = map { $_->name => background($_) } $fed, $bare;
 is($reader{$_}->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; $all"), $before, "$_: values") foreach sort keys %reader;
 ok(wait_for_sql($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL}), 'feedback has come');
 
-like(move($primary, 'k'), qr{^[^\n]*still longer than they have to be\nHINT:  [1-9]\d* MB are pending[^\n]*$}, 'a column is moved');
+like(move($primary, 'k'), qr{^[^\n]*still longer than they have to be\nDETAIL:[^\n]*\nHINT:  [1-9]\d* MB are pending[^\n]*$}, 'a column is moved');
 is(file_bytes($primary, 'k'), $full{k}, 'what a standby reads stays, with feedback');
 cmp_ok(usage($primary, 'k', 'doc')->{pending_bytes}, '>', 0, 'and waits');
 catch_up($primary, $_) foreach $fed, $bare;
