@@ -236,26 +236,19 @@ ensure_file(SfFileId file, uint64 want_bytes)
 	make_zeros(file, aligned, want_bytes, false);
 }
 
-/* False: the disk is full, and the files stay as they were when redo began. */
-static bool
-ensure_or_owe(SfFileId file, uint64 want_bytes)
+/* One file and how long it has to be (a step of sfi_io_redo_fits()). */
+typedef struct Ensured
 {
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool done = true;
+	SfFileId	file;
+	uint64		want_bytes;
+} Ensured;
 
-	SF_ASSERT(want_bytes <= SF_FILE_SIZE);
-	PG_TRY();
-	{
-		ensure_file(file, want_bytes);
-	}
-	PG_CATCH();
-	{
-		if (!sfi_io_redo_owes(file.storage, context))
-			PG_RE_THROW();
-		done = false;
-	}
-	PG_END_TRY();
-	return done;
+static void
+ensure_step(void *arg)
+{
+	const Ensured *ensured = arg;
+
+	ensure_file(ensured->file, ensured->want_bytes);
 }
 
 /*
@@ -277,7 +270,9 @@ sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 		file.fileno--;
 	for (; file.fileno <= last; file.fileno++)
 	{
-		if (!ensure_or_owe(file, sfi_io_end_in_file(file, to_bytes)))
+		Ensured		ensured = {file, sfi_io_end_in_file(file, to_bytes)};
+
+		if (!sfi_io_redo_fits(storage, ensure_step, &ensured))
 			return;
 	}
 }
@@ -318,48 +313,38 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 	}
 }
 
+/* What comes into one file (a step of sfi_io_redo_fits()). */
+typedef struct Written
+{
+	SfFileId	file;
+	uint64		offset;
+	const char *data;
+	uint32		len_bytes;
+} Written;
+
 /*
  * Not direct: records have any alignment, and redo is the only writer.  The
  * kernel keeps direct readers (hot standby) coherent with the page cache.
  */
 static void
-redo_write_part(SfFileId file, uint64 file_offset, const char *data, uint32 len_bytes)
+write_step(void *arg)
 {
+	const Written *written = arg;
+	SfFileId	file = written->file;
 	int64		have = sfi_io_file_size(file);
 	SfFd	   *slot;
 
-	SF_ASSERT(len_bytes > 0 && file_offset + len_bytes <= SF_FILE_SIZE);
-	if ((int64) (file_offset + len_bytes) > have)
+	SF_ASSERT(written->len_bytes > 0 && written->offset + written->len_bytes <= SF_FILE_SIZE);
+	if ((int64) (written->offset + written->len_bytes) > have)
 		sfi_io_redo_note_end(file);
 	slot = sfi_io_fd_get(file, false, SF_FD_CREATE | SF_FD_MISSING_OK);
 
 	/* the directory is gone: a record further on in WAL drops the segment */
 	if (slot == NULL)
 		return;
-	redo_write_file(slot, file_offset, data, len_bytes);
+	redo_write_file(slot, written->offset, written->data, written->len_bytes);
 	if (have < 0)
 		sfi_io_sync_name(file);
-}
-
-/* False: the disk is full, and the files are as they were when redo began. */
-static bool
-redo_write_or_owe(SfFileId file, uint64 file_offset, const char *data, uint32 len_bytes)
-{
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool done = true;
-
-	PG_TRY();
-	{
-		redo_write_part(file, file_offset, data, len_bytes);
-	}
-	PG_CATCH();
-	{
-		if (!sfi_io_redo_owes(file.storage, context))
-			PG_RE_THROW();
-		done = false;
-	}
-	PG_END_TRY();
-	return done;
 }
 
 /*
@@ -374,14 +359,17 @@ sf_io_redo_write(SfStorage storage, uint64 segment_offset, const char *data, uin
 	SF_ASSERT(segment_offset % SF_SECTOR_SIZE == 0 && len_bytes % SF_SECTOR_SIZE == 0);
 	while (len_bytes > 0 && segment_offset < (owed_from = sfi_io_redo_owed_from(storage)))
 	{
-		uint64		file_offset = sfi_io_file_offset(segment_offset);
-		uint32		part = (uint32) Min(len_bytes, SF_FILE_SIZE - file_offset);
+		Written		written = {
+			.file = sfi_io_file_at(storage, segment_offset),
+			.offset = sfi_io_file_offset(segment_offset), .data = data
+		};
 
-		part = (uint32) Min(part, owed_from - segment_offset);
-		if (!redo_write_or_owe(sfi_io_file_at(storage, segment_offset), file_offset, data, part))
+		written.len_bytes = (uint32) Min(len_bytes, SF_FILE_SIZE - written.offset);
+		written.len_bytes = (uint32) Min(written.len_bytes, owed_from - segment_offset);
+		if (!sfi_io_redo_fits(storage, write_step, &written))
 			continue;
-		segment_offset += part;
-		data += part;
-		len_bytes -= part;
+		segment_offset += written.len_bytes;
+		data += written.len_bytes;
+		len_bytes -= written.len_bytes;
 	}
 }

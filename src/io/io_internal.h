@@ -169,9 +169,12 @@ extern void sfi_io_make_directory(SfStorage storage);
  */
 extern bool sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel);
 
-/* redo_room.c: redo on a full disk */
+/*
+ * Redo on a full disk (redo_room.c).  fits: run a step that may make files of a segment longer;
+ * false: the disk is full, and the files are as they were when redo began.
+ */
 extern void sfi_io_redo_note_end(SfFileId file);
-extern bool sfi_io_redo_owes(SfStorage storage, MemoryContext context);
+extern bool sfi_io_redo_fits(SfStorage storage, void (*step) (void *arg), void *arg);
 extern uint64 sfi_io_redo_owed_from(SfStorage storage);
 
 /* ---- all there are (scan.c) ---- */

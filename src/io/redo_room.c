@@ -86,8 +86,8 @@ sfi_io_redo_note_end(SfFileId file)
  * forgotten, and what it has added before is cut off again.  Not where that was done already:
  * what the files had needs the room.
  */
-bool
-sfi_io_redo_owes(SfStorage storage, MemoryContext context)
+static bool
+owes(SfStorage storage, MemoryContext context)
 {
 	SfGrown    *entry = grown_of(storage);
 
@@ -103,6 +103,27 @@ sfi_io_redo_owes(SfStorage storage, MemoryContext context)
 					SfStorageSpc(storage), SfStorageDb(storage), SfStorageRel(storage),
 					(unsigned long long) entry->end_bytes)));
 	return true;
+}
+
+bool
+sfi_io_redo_fits(SfStorage storage, void (*step) (void *arg), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool fits = true;
+
+	PG_TRY();
+	{
+		step(arg);
+	}
+	PG_CATCH();
+	{
+		if (!owes(storage, context))
+			PG_RE_THROW();
+		fits = false;
+	}
+	PG_END_TRY();
+	SF_ASSERT(fits || sfi_io_redo_owed_from(storage) < PG_UINT64_MAX);
+	return fits;
 }
 
 /* Where in the segment begins what is passed over. */
