@@ -19,7 +19,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster new_standby sql need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash children_of wait_restart data_files data_bytes file_sizes each_mapping fails_with mb
-  background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state log_says cpu_seconds cpu_seconds_ended zeros_seconds
+  background held resume moves_on waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state log_says cpu_seconds cpu_seconds_ended zeros_seconds
   stop_process stop_walwriter monitor_rests pending_is_gone slurp write_file patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
   in_parallel);
 
@@ -681,6 +681,15 @@ sub resume
 	my ($node, $session, $point) = @_;
 	$node->safe_psql('postgres', "SELECT securefile_fault('$point', 'none')");
 	return $session->query('SELECT') =~ s/\s+$//r;
+}
+
+# Let a process that waits at one point go on to another one, and wait there.
+sub moves_on
+{
+	my ($node, $from, $to, %params) = @_;
+	my $before = arm($node, $to, 'wait', %params);
+	$node->safe_psql('postgres', "SELECT securefile_fault('$from', 'none')");
+	return wait_for_sql($node, "SELECT securefile_fault_fired('$to') > $before");
 }
 
 # Start statements in a session; does it come to wait for a lock?  False if it gets

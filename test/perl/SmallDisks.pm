@@ -72,6 +72,14 @@ sub avail_bytes
 	return $bytes;
 }
 
+# Let others take the room of a disk, but for so many bytes; false if they cannot.
+sub leave_bytes
+{
+	my ($dir, $left) = @_;
+	my $bytes = avail_bytes($dir) - $left;
+	return $bytes <= 0 || system('fallocate', '-l', $bytes, "$dir/ballast") == 0;
+}
+
 # Take what is left of a disk, to the last block.
 sub take_the_rest
 {

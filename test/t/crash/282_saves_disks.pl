@@ -58,8 +58,7 @@ sub full_disk
 {
 	my ($dir, $name) = @_;
 	sql(save(3, "$dir/x"));
-	my $room = SmallDisks::avail_bytes($dir);
-	system('fallocate', '-l', $room - 6_000_000, "$dir/ballast") == 0 or die;
+	SmallDisks::leave_bytes($dir, 6_000_000) or die 'no ballast';
 	foreach my $file ('x', 'y')
 	{
 		fails_with($node, save(2, "$dir/$file"), '53100', 'server file', "$name: no room for $file");

@@ -27,8 +27,7 @@ my ($rows, $len) = (60, 300_000);
 sub fill_disk
 {
 	my ($dir) = @_;
-	my $bytes = SmallDisks::avail_bytes($dir);
-	system('fallocate', '-l', $bytes - 65536, "$dir/ballast") if $bytes > 65536;
+	SmallDisks::leave_bytes($dir, 65536);
 	SmallDisks::take_the_rest($dir);
 	return;
 }

@@ -176,16 +176,12 @@ foreach my $table ('unlocked', 'replaced')
 	my $takes = sub {
 		my ($first) = @_;
 		fill($node, 'crowded', $first, $first + 7, 150_000);
-		my $done = arm($node, 'shrink_round_done', 'wait', pid => $pid);
-		sql(q{SELECT securefile_fault('shrink_limit', 'none')});
-		wait_for_sql($node, "SELECT securefile_fault_fired('shrink_round_done') > $done");
+		return moves_on($node, 'shrink_limit', 'shrink_round_done', pid => $pid);
 	};
 	ok(held($node, $session, 'shrink_limit', sprintf($move, 'crowded')), 'a move has a limit');
 	$takes->(101);
 	is(sql($place), $was, 'a long value finds no place below it');
-	my $begun = arm($node, 'shrink_limit', 'wait', pid => $pid);
-	sql(q{SELECT securefile_fault('shrink_round_done', 'none')});
-	wait_for_sql($node, "SELECT securefile_fault_fired('shrink_limit') > $begun");
+	moves_on($node, 'shrink_round_done', 'shrink_limit', pid => $pid);
 	$takes->(201);
 	isnt(sql($place), $was, 'in the next round it does');
 	resume($node, $session, 'shrink_round_done');

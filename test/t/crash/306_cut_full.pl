@@ -18,14 +18,12 @@ plan(skip_all => 'no ext4 here') unless defined $dir;
 mkdir "$dir/ts" or die $!;
 my $node = new_cluster('cut_full', conf => [ 'securefile.monitor = off', 'autovacuum = off', 'restart_after_crash = off', 'checkpoint_timeout = 1h', 'max_wal_size = 4GB' ]);
 my $len = 300_000;
-my $free = mb(1);
 sql("CREATE TABLESPACE small LOCATION '$dir/ts'");
 
 # Others take the room that there is, but for some metadata.
 sub fill_disk
 {
-	my $bytes = SmallDisks::avail_bytes($dir) - $free;
-	system('fallocate', '-l', $bytes, "$dir/ballast") == 0 or die 'no ballast' if $bytes > 0;
+	SmallDisks::leave_bytes($dir, mb(1)) or die 'no ballast';
 	return;
 }
 

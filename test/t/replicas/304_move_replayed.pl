@@ -177,9 +177,7 @@ $fed->stop;
 # ---- before the cut ----
 
 wait_for_sql($primary, q{SELECT count(*) = 0 FROM pg_stat_replication WHERE application_name = 'fed'}) or die 'feedback stays';
-arm($primary, 'truncate_before_claim', 'wait', pid => $pid);
-sql(q{SELECT securefile_fault('shrink_row_updated', 'none')});
-ok(wait_for_sql($primary, q{SELECT securefile_fault_fired('truncate_before_claim') > 0}), 'the tail is found');
+ok(moves_on($primary, 'shrink_row_updated', 'truncate_before_claim', pid => $pid), 'the tail is found');
 here('before_cut');
 
 # replay frees nothing that a reader of the standby can see; it waits, or would be past this point
@@ -196,9 +194,7 @@ $reader{bare}->quit;
 
 # ---- after the cut ----
 
-arm($primary, 'truncate_before_file', 'wait', pid => $pid);
-sql(q{SELECT securefile_fault('truncate_before_claim', 'none')});
-ok(wait_for_sql($primary, q{SELECT securefile_fault_fired('truncate_before_file') > 0}), 'the record of the cut is there');
+ok(moves_on($primary, 'truncate_before_claim', 'truncate_before_file', pid => $pid), 'the record of the cut is there');
 here('cut');
 cmp_ok($at{cut}->{bytes}, '<', $full{m} * 0.8, "the segment has $at{cut}->{bytes} bytes of $full{m}");
 sql(q{SELECT pg_switch_wal()});
