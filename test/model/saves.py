@@ -86,7 +86,7 @@ class Saves:
         conn.execute("CREATE EXTENSION securefile")
         self.points = has_fault_points(conn)
         if not self.options.directory:
-            conn.execute("COPY (SELECT) TO PROGRAM 'mkdir saved'")
+            conn.execute("COPY (SELECT) TO PROGRAM 'cat >/dev/null; mkdir saved'")
         for table, words in WORDS.items():
             conn.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, doc securefile({words}))")
             conn.execute(f"CREATE TABLE loaded_{table} (id int PRIMARY KEY, sha text, doc securefile({words}))")
