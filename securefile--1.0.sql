@@ -917,11 +917,32 @@ CREATE FUNCTION securefile_usage("table" regclass, "column" name,
 	OUT shared_objects bigint,
 	OUT shared_references bigint,
 	OUT saved_bytes bigint,
-	OUT disk_bytes bigint
+	OUT disk_bytes bigint,
+	OUT retained_bytes bigint
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_usage(regclass, name)
-	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes; disk_bytes are what the files take of the file system';
+	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes; disk_bytes are what the files take of the file system; retained_bytes, of the pending ones, are kept by the column''s retention';
+
+CREATE FUNCTION securefile_removed("table" regclass, "column" name,
+	since timestamptz DEFAULT NULL,
+	OUT removed_at timestamptz,
+	OUT xid xid8,
+	OUT row_key jsonb,
+	OUT kind text,
+	OUT length bigint,
+	OUT document securefile
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_removed(regclass, name, timestamptz)
+	IS 'values that rows have lost and that the column''s retention still keeps, since a time (NULL: all): when, by which transaction, the primary key of the row, how (deleted, replaced, moved to another partition), bytes, and the value; INSERT .. SELECT undeletes it';
+
+CREATE FUNCTION securefile_purge("table" regclass, "column" name,
+	older_than interval DEFAULT '0'
+) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_purge(regclass, name, interval)
+	IS 'end what a retention keeps of values that were removed longer ago than that (default: of all that have been removed); returns the bytes of the data files that became free; not taken back by a ROLLBACK';
 
 CREATE PROCEDURE securefile_shrink("table" regclass, "column" name,
 	mode text DEFAULT 'release',

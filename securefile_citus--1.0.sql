@@ -181,7 +181,7 @@ CREATE FUNCTION securefile_dist_usage("table" regclass, "column" name,
 	OUT file_bytes bigint, OUT live_bytes bigint, OUT pending_bytes bigint, OUT free_bytes bigint,
 	OUT metadata_bytes bigint, OUT plain_bytes bigint, OUT ratio double precision,
 	OUT shared_objects bigint, OUT shared_references bigint, OUT saved_bytes bigint,
-	OUT disk_bytes bigint
+	OUT disk_bytes bigint, OUT retained_bytes bigint
 ) RETURNS SETOF record
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
@@ -192,7 +192,7 @@ AS $$
 		jsonb_to_record(s.result) u(file_bytes bigint, live_bytes bigint, pending_bytes bigint,
 			free_bytes bigint, metadata_bytes bigint, plain_bytes bigint, ratio double precision,
 			shared_objects bigint, shared_references bigint, saved_bytes bigint,
-			disk_bytes bigint)
+			disk_bytes bigint, retained_bytes bigint)
 $$;
 COMMENT ON FUNCTION securefile_dist_usage(regclass, name)
 	IS 'securefile_usage() of a column of a distributed table: sizes in bytes, one row for each placement of a shard';
@@ -249,6 +249,37 @@ AS $$
 $$;
 COMMENT ON FUNCTION securefile_dist_maintain(regclass, name)
 	IS 'securefile_maintain() of a column of a distributed table: counts of entries, pages and bytes, one row for each placement of a shard';
+
+CREATE FUNCTION securefile_dist_removed("table" regclass, "column" name, since timestamptz DEFAULT NULL,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT removed_at timestamptz, OUT xid xid8, OUT row_key jsonb, OUT kind text, OUT length bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, r.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(''removed_at'', removed_at, ''xid'', xid, ''row_key'', row_key, ''kind'', kind, ''length'', length)), ''[]''::pg_catalog.jsonb) FROM %1$s.securefile_removed(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.timestamptz)'::text,
+			since::text, false) s,
+		jsonb_to_recordset(s.result) r(removed_at timestamptz, xid xid8, row_key jsonb, kind text, length bigint)
+$$;
+COMMENT ON FUNCTION securefile_dist_removed(regclass, name, timestamptz)
+	IS 'securefile_removed() of a column of a distributed table, without the values: what each shard keeps; a shard that is moved leaves it behind';
+
+CREATE FUNCTION securefile_dist_purge("table" regclass, "column" name, older_than interval DEFAULT '0',
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT freed_bytes bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::bigint
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_purge(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.interval))'::text,
+			older_than::text, true) s
+$$;
+COMMENT ON FUNCTION securefile_dist_purge(regclass, name, interval)
+	IS 'securefile_purge() of a column of a distributed table: the bytes that became free, one row for each placement of a shard';
 
 CREATE FUNCTION securefile_dist_set_tablespace("table" regclass, "column" name, tablespace name,
 	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer

@@ -233,6 +233,56 @@ SELECT * FROM ddl_state ORDER BY tab, col;
 DROP TABLE t, t2;
 DROP FUNCTION get_a, get_a_stable;
 
+-- a retention does not keep values in rows: a NOTICE where a column gets one, or another one
+SET client_min_messages = notice;
+CREATE TABLE kept (id serial PRIMARY KEY, d securefile('retention 7 days', 'max_size 1 GB'), other securefile(cache), UNIQUE (id));
+CREATE INDEX ON kept (length(d));
+ALTER TABLE kept ADD x int DEFAULT 1, ALTER d SET NOT NULL, ALTER other TYPE securefile('max_size 1 GB');
+ALTER TABLE kept ALTER id TYPE bigint;
+ALTER TABLE kept ALTER d TYPE securefile('retention 1 week', 'max_size 2 GB', cache);
+ALTER TABLE kept ALTER d TYPE securefile('retention 1 hour', 'max_size 2 GB');
+ALTER TABLE kept ALTER d TYPE securefile(disable_storage_in_row, 'retention 2 hours', 'max_size 2 GB');
+ALTER TABLE kept ALTER d TYPE securefile('retention 2 hours', 'max_size 2 GB');
+ALTER TABLE kept ALTER d TYPE securefile, ADD y securefile(disable_storage_in_row, 'retention 2 hours', 'max_size 2 GB');
+ALTER TABLE kept ADD z securefile('retention 2 hours', 'max_size 2 GB'), ALTER d TYPE bytea;
+ALTER TABLE kept ALTER d TYPE securefile('retention 2 hours', 'max_size 2 GB'), DROP z;
+CREATE TABLE kept_like (LIKE kept);
+CREATE TABLE kept_as AS SELECT d, y FROM kept;
+CREATE TEMP TABLE kept_temp AS SELECT d FROM kept;
+CREATE UNLOGGED TABLE kept_unlogged AS SELECT y FROM kept;
+SELECT securefile_set_max_size('kept', 'd', '3 GB');
+SELECT securefile_set_max_size('kept', 'd', 'none');
+SELECT securefile_set_max_size('kept_temp', 'd', 'none');
+SELECT securefile_rewrite('kept', 'd', 'filesystem_like_logging');
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'kept'::regclass AND attname IN ('d', 'y') ORDER BY 1;
+SELECT attname, options FROM securefile_columns WHERE relname = 'kept' ORDER BY 1;
+VACUUM FULL kept;
+TRUNCATE kept;
+DROP TABLE kept, kept_like, kept_as, kept_temp, kept_unlogged;
+-- of a tree the parent tells
+CREATE TABLE kept (id int, d securefile('retention 7 days', 'max_size 1 GB')) PARTITION BY LIST (id);
+CREATE TABLE kept_1 PARTITION OF kept FOR VALUES IN (1);
+CREATE TABLE kept_2 PARTITION OF kept FOR VALUES IN (2) PARTITION BY LIST (id);
+CREATE TABLE kept_22 PARTITION OF kept_2 DEFAULT;
+CREATE TABLE kept_3 (id int, d securefile('retention 8 days', 'max_size 1 GB'));
+ALTER TABLE kept ATTACH PARTITION kept_3 FOR VALUES IN (3);
+ALTER TABLE kept_3 ALTER d TYPE securefile('retention 1 week', 'max_size 1 GB');
+ALTER TABLE kept ATTACH PARTITION kept_3 FOR VALUES IN (3);
+ALTER TABLE kept ALTER d TYPE securefile('retention 2 days', 'max_size 1 GB');
+ALTER TABLE kept ADD e securefile('retention 2 days', 'max_size 1 GB');
+SELECT securefile_set_max_size('kept', 'd', 'none');
+DROP TABLE kept;
+-- types that have it
+CREATE DOMAIN kept_file AS securefile('retention 2 days', 'max_size 1 GB');
+CREATE TYPE kept_row AS (d securefile('retention 2 days', 'max_size 1 GB'));
+CREATE TABLE kept (d kept_file);
+CREATE TABLE kept_typed OF kept_row;
+ALTER TYPE kept_row ALTER ATTRIBUTE d TYPE securefile('retention 3 days', 'max_size 1 GB') CASCADE;
+ALTER TABLE kept ALTER d TYPE securefile('retention 2 days', 'max_size 1 GB');
+DROP TABLE kept, kept_typed;
+DROP TYPE kept_row, kept_file;
+SET client_min_messages = warning;
+
 SELECT segments();
 DROP FUNCTION is_stored;
 DROP FUNCTION segments, big, is_big;

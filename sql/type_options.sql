@@ -40,7 +40,16 @@ CREATE TEMP TABLE options (
 	c35 securefile("max_size 4064  GB", hash),
 	c36 securefile('max_size none'),
 	c37 securefile(cache_reads, 'max_size NONE', retention_none),
-	c38 securefile('max_size 1536 MB', retention_none)
+	c38 securefile('max_size 1536 MB', retention_none),
+	c39 securefile('retention 7 days', 'max_size 96 GB'),
+	c40 securefile('max_size 96 GB', disable_storage_in_row, "retention 1MINUTE"),
+	c41 securefile('retention 63  Weeks', 'max_size 1 GB', hash),
+	c42 securefile('retention 61 minutes', 'max_size 1 MB', compress),
+	c43 securefile('retention 36 hours', 'max_size 4064 GB', filesystem_like_logging),
+	c44 securefile('retention 1 weeks', 'max_size 1 GB'),
+	c45 securefile('retention 9 day', 'max_size 1 GB'),
+	c46 securefile('retention none'),
+	c47 securefile('retention NONE', 'max_size 1 GB', cache)
 );
 SELECT attname, format_type(atttypid, atttypmod), atttypmod
 FROM pg_attribute WHERE attrelid = 'options'::regclass AND attnum > 0 ORDER BY attnum;
@@ -76,6 +85,56 @@ SELECT count(*), count(DISTINCT securefile_typmod_out(typmod)::text),
 	count(*) FILTER (WHERE securefile_typmod_in(ARRAY[trim(securefile_typmod_out(typmod)::text, $$('')$$)]::cstring[]) = typmod) AS same
 FROM (SELECT DISTINCT securefile_typmod_in(ARRAY['max_size ' || (n << power) || ' MB']::cstring[]) AS typmod
 	FROM generate_series(1, 127) n, generate_series(0, 15) power) all_sizes;
+
+-- one time has one form, however it is written
+SELECT min(time) AS time, count(DISTINCT securefile_typmod_in(ARRAY['retention ' || time, 'max_size 1 GB']::cstring[]))
+FROM (VALUES (1, '60 minutes'), (1, '1 hour'), (2, '48 hours'), (2, '2 days'), (3, '49 days'), (3, '7 weeks'),
+	(4, '10080 minutes'), (4, '168 hours'), (4, '7 days'), (4, '1 week')) times(same, time) GROUP BY same ORDER BY same;
+SELECT count(*) AS differ FROM (
+	SELECT securefile_typmod_in(ARRAY['retention ' || n || ' ' || unit, 'max_size 1 GB']::cstring[]) AS typmod,
+		n * length_of AS time
+	FROM generate_series(1, 63) n, (VALUES ('minute', interval '1 minute'), ('hours', '1 hour'), ('Day', '24 hours'),
+		('WEEKS', '168 hours')) units(unit, length_of)) all_times
+GROUP BY time HAVING count(DISTINCT typmod) > 1;
+-- each time is shown as one that means the same, and no two modifiers are shown alike
+SELECT count(*), count(DISTINCT shown), count(*) FILTER (WHERE securefile_typmod_in(
+		string_to_array(trim(shown, $$('')$$), $$', '$$)::cstring[]) = typmod) AS same
+FROM (SELECT DISTINCT typmod, securefile_typmod_out(typmod)::text AS shown
+	FROM (SELECT securefile_typmod_in(ARRAY['max_size 5 GB', 'retention ' || n || ' ' || unit]::cstring[]) AS typmod
+		FROM generate_series(1, 63) n, unnest('{minute,hour,day,week}'::text[]) unit) all_times) all_shown;
+
+-- times that have no form, and what is none
+CREATE TEMP TABLE refused (document securefile('retention 64 minutes', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 100 minutes', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 100 hours', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 100 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 635039 minutes', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 635041 minutes', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 64 weeks', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 18446744073709551617 minutes', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 999999999999 weeks', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 0 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile(retention, 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention ', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7 months', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7 dayss', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7 days ', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 1.5 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention -1 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7 days', 'retention 7 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention none', 'retention 7 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention none', 'retention none'));
+CREATE TEMP TABLE refused (document securefile('retention 7 days', retention_none, 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile(retention_none, 'retention 7 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention none', retention_none));
+CREATE TEMP TABLE refused (document securefile(retention_none, 'retention NONE'));
+CREATE TEMP TABLE refused (document securefile('retentions 7 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('RETENTION 7 days', 'max_size 1 GB'));
+-- without a limit
+CREATE TEMP TABLE refused (document securefile('retention 7 days'));
+CREATE TEMP TABLE refused (document securefile(cache, 'retention 7 days', 'max_size none'));
 
 -- sizes that have no form, and what is none
 CREATE TEMP TABLE refused (document securefile('max_size 129 MB'));
@@ -134,7 +193,9 @@ SELECT securefile_typmod_in('{cache,NULL}');
 SELECT securefile_typmod_in('{{cache},{nocache}}');
 SELECT securefile_typmod_in('{}');
 SELECT securefile_typmod_out(-1), securefile_typmod_out(0), securefile_typmod_out(2147483647);
-SELECT securefile_typmod_out(1 << 20) AS no_number, securefile_typmod_out(64 << 13 | 1 << 20) AS not_shortest;
+SELECT securefile_typmod_out(1 << 20) AS no_number, securefile_typmod_out((64 << 13) | (1 << 20)) AS not_shortest;
+SELECT securefile_typmod_out((7 << 24) | (2 << 8)) AS no_limit, securefile_typmod_out((2 << 8) | (1 << 13)) AS no_time,
+	securefile_typmod_out((60 << 24) | (1 << 13)) AS not_largest;
 
 -- a change of options is no rewrite
 CREATE TEMP TABLE changed (id int, document securefile);
@@ -173,6 +234,11 @@ CREATE TEMP TABLE refused (document securefile(retention_auto));
 CREATE TEMP TABLE refused (document securefile('max_size 129 MB'));
 CREATE TEMP TABLE refused (document securefile('max_size 4 TB'));
 CREATE TEMP TABLE refused (document securefile('max_size 96'));
+CREATE TEMP TABLE refused (document securefile('retention 100 days', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 64 weeks', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7', 'max_size 1 GB'));
+CREATE TEMP TABLE refused (document securefile('retention 7 days'));
+CREATE TEMP TABLE refused (document securefile('retention 7 days', retention_none, 'max_size 1 GB'));
 CREATE TEMP TABLE refused (document securefile(fast));
 CREATE TEMP TABLE refused (document securefile(cache, cache));
 CREATE TEMP TABLE refused (document securefile(cache, nocache));

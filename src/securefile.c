@@ -269,6 +269,7 @@ _PG_init(void)
 		return;
 	}
 	sf_base_preloaded = true;
+	sf_base_clock_begin();
 
 	sf_keys_map();
 	sf_space_install(&space_above);

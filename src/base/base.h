@@ -6,6 +6,7 @@
  *
  * preload.c	what SQL functions ask first: preload, SQL objects, superusers, writes, nulls
  * later.c		the error of what a later library has written
+ * clock.c		a clock that does not jump forward
  * base.c		tables of other sessions, boot id, sleep, result rows, short values
  * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
@@ -159,6 +160,13 @@ sf_base_now_us(void)
 	INSTR_TIME_SET_CURRENT(now);
 	return INSTR_TIME_GET_MICROSEC(now);
 }
+
+/*
+ * The time, as a TimestampTz.  Within a run of the server it never jumps forward: what has a time
+ * to stay goes by it.  begin: the server starts.  Neither throws.
+ */
+extern void sf_base_clock_begin(void);
+extern int64 sf_base_steady_time(void);
 
 /*
  * Sleep until that time of this clock, but 100 ms at most: the caller may have something to look

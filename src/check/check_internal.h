@@ -12,6 +12,7 @@
  * check_keys.c			the two key pages
  * dictionaries.c		the dictionaries, and the list that the header leads to
  * check_advice.c		the pages of the advice on duplicates
+ * check_removed.c		the records of removed values
  * check_references.c	live rows that refer to share records
  * lost.c				the rows whose records are not there, or not like this
  * check_shares.c		the share records, against these rows and pending entries

@@ -35,7 +35,7 @@
 static SfTransactionEnd
 entry_outcome(const SfPendEntry *entry)
 {
-	return entry->outcome == SF_OUTCOME_COMMITTED ? SF_END_COMMITTED :
+	return entry->outcome != SF_OUTCOME_UNKNOWN ? SF_END_COMMITTED :
 		sf_base_transaction_end(entry->fxid);
 }
 
@@ -147,14 +147,16 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 	return sfi_check_read(walk, SF_REPAIR_LISTS, page, type, read);
 }
 
-/* Walk through the queue of pending pages, and check all entries. */
-static void
-walk_pending(SfPageWalk *walk)
+/*
+ * Walk through a list of pending pages, and check all entries.  Returns the sum of the sectors that
+ * the pages say that they keep.
+ */
+static uint64
+walk_entries(SfPageWalk *walk, uint32 page, uint32 tail, bool history)
 {
 	SfCheckPage read;
-	SfHeader   *header = &walk->check->header;
-	uint32		page = header->pending_head;
 	uint32		last = SF_NO_PAGE;
+	uint64		kept = 0;
 
 	while (page != SF_NO_PAGE &&
 		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, &read))
@@ -162,14 +164,45 @@ walk_pending(SfPageWalk *walk)
 		SfPending  *pending = &read.u.pending;
 
 		for (int i = 0; i < pending->nentries; i++)
+		{
+			if (history && pending->entries[i].outcome != SF_OUTCOME_KEPT)
+				sfi_check_report_entry(walk, page, &pending->entries[i],
+									   "it is on a history page, and is not kept");
 			check_entry(walk, page, &pending->entries[i]);
+		}
+		kept += pending->history.sectors;
 		last = page;
 		page = pending->next;
 	}
-	if (header->pending_tail != last)
+	if (tail != last)
 		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
-						 "the list of pending pages does not end at its last page %u",
-						 header->pending_tail);
+						 "the list of %s pages does not end at its last page %u",
+						 history ? "history" : "pending", tail);
+	return kept;
+}
+
+/* The queue. */
+static void
+walk_pending(SfPageWalk *walk)
+{
+	const SfHeader *header = &walk->check->header;
+
+	(void) walk_entries(walk, header->pending_head, header->pending_tail, false);
+}
+
+/* What is kept of removed values. */
+static void
+walk_history(SfPageWalk *walk)
+{
+	const SfHeader *header = &walk->check->header;
+	uint64		kept;
+
+	kept = walk_entries(walk, header->history_head == 0 ? SF_NO_PAGE : header->history_head,
+						header->history_tail == 0 ? SF_NO_PAGE : header->history_tail, true);
+	if (kept != header->kept_sectors)
+		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						 "history pages keep " UINT64_FORMAT " sectors, page 0 says " UINT64_FORMAT,
+						 kept, header->kept_sectors);
 }
 
 /* Walk through the list of free pages. */
@@ -223,7 +256,7 @@ repair_of_page(const SfPageWalk *walk, uint32 page)
 static void
 check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 {
-	uint8		known = walk->known[read->page];
+	uint16		known = walk->known[read->page];
 
 	SF_ASSERT(read->page < walk->npages && !SF_IS_MAP_PAGE(read->page));
 	switch (read->type)
@@ -245,6 +278,7 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 			sfi_check_advice_page(walk, read->page);
 			break;
 		case SF_PAGE_SHARE:
+		case SF_PAGE_REMOVED:
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
 			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
@@ -344,9 +378,11 @@ sfi_check_pages(SfPageWalk *walk)
 	if (!moving)
 	{
 		walk_pending(walk);
+		walk_history(walk);
 		walk_free(walk);
 		sfi_check_shares(walk);
 		sfi_check_keys(walk);
+		sfi_check_removed(walk);
 		sfi_check_dictionaries(walk);
 		mark_owned(walk);
 		sfi_check_advice(walk);

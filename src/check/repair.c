@@ -15,7 +15,10 @@
  *									comes before all other repairs
  *	a header page that names a next
  *	page far behind the last one	gets that behind the last one
- *	a damaged queue or free list	both become new ones; their entries as above
+ *	a damaged queue, free list or	all of them become new ones; their entries as above, so
+ *	list of history pages			that a retention keeps what it kept, for once more its time
+ *	a damaged list of removed		is forgotten
+ *	values
  *	a damaged dictionary			is forgotten, if all values are sound
  *	damaged advice on duplicates	is made anew from the share records
  *	a share record that is not		is made again from a row that refers to it, if there
@@ -179,12 +182,13 @@ repair_header(SfPageWalk *walk)
 		.lower_next_page = walk->header_ahead && walk->all_sound,
 		.lower_end = walk->end_ahead && walk->all_sound,
 		.forget_lists = walk->check->lists_damaged,
+		.forget_removed = walk->removed_damaged,
 	};
 
 	SfHeaderRepair dictionaries = {0};
 
-	if (walk->check->lists_damaged || walk->header_behind || repair.lower_next_page ||
-		repair.lower_end)
+	if (walk->check->lists_damaged || walk->removed_damaged || walk->header_behind ||
+		repair.lower_next_page || repair.lower_end)
 		sf_space_repair_header(check->seg, repair);
 	sfi_check_dictionary_repair(walk, &dictionaries);
 	if (dictionaries.change_dictionary)
@@ -197,8 +201,9 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 {
 	bool		listed = (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)) &&
 		!walk->check->lists_damaged;
+	bool		is_forgotten = walk->removed_damaged && (walk->known[page] & SF_KNOWN_REMOVED);
 
-	if (listed || (walk->known[page] & SF_KNOWN_OWNED) ||
+	if (listed || ((walk->known[page] & SF_KNOWN_OWNED) && !is_forgotten) ||
 		((walk->known[page] & SF_KNOWN_ADVICE) && !walk->advice_damaged))
 		return;
 	/* an unreadable page may be an inode page of a value with findings */
@@ -225,7 +230,7 @@ repair_dynamic(SfPageWalk *walk)
 	SF_ASSERT(walk->end_page <= walk->nblocks);
 	for (uint32 page = 2; page < walk->end_page; page++)
 	{
-		uint8		known = walk->known[page];
+		uint16		known = walk->known[page];
 		SfPageType	type;
 
 		if (SF_IS_MAP_PAGE(page))

@@ -49,7 +49,8 @@ sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 	walk->check = check;
 	walk->npages = RelationGetNumberOfBlocks(check->segrel);
 	find_length(walk);
-	walk->known = palloc_extended(walk->nblocks, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	walk->known = palloc_extended(walk->nblocks * sizeof(uint16),
+								  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	sf_rows_runs_init(&walk->named);
 	sf_rows_runs_init(&walk->doomed);
 	sf_rows_runs_init(&walk->strays);

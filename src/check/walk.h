@@ -12,6 +12,7 @@
 #include "check/check_internal.h"
 #include "format/dictionary.h"
 #include "format/key.h"
+#include "format/removed.h"
 #include "format/share.h"
 #include "space/repair_pages.h"
 
@@ -25,6 +26,7 @@
 									 * took it */
 #define SF_KNOWN_ADVICE		0x40	/* of the advice on duplicates */
 #define SF_KNOWN_SHARE		0x80	/* a share page, or it should be one */
+#define SF_KNOWN_REMOVED	0x100	/* in the list of removed values */
 
 /* The walk over the pages of a segment relation, and what it has seen. */
 typedef struct SfPageWalk
@@ -39,7 +41,7 @@ typedef struct SfPageWalk
 								 * be: nblocks does not go by it */
 	bool		end_ahead;		/* the same of the end of the segment:
 								 * check->total_sectors does not go by it */
-	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
+	uint16	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
 	SfRowRuns	named;			/* sectors that pending entries answer for */
 	SfRowRuns	doomed;			/* of these, those that will be set free */
 	SfRowRuns	damaged_maps;	/* numbers of map pages */
@@ -63,6 +65,7 @@ typedef struct SfPageWalk
 	SfRowRuns	strays;			/* pages of dictionaries that are not in the
 								 * list */
 	bool		advice_damaged; /* a page of the advice is not sound */
+	bool		removed_damaged;	/* the list of removed values is not sound */
 	uint32		advice_strays;	/* pages that it does not lead to, */
 	uint32		advice_stray;	/* and the first of them */
 	uint64		lost_start;		/* sectors that nobody owns, */
@@ -85,6 +88,7 @@ typedef struct SfCheckPage
 		SfDictionaryPage dictionary;
 		SfAdviceBucket bucket;
 		SfSharePage share;
+		SfRemovedPage removed;
 		SfMap		map;
 		uint64		force_align;
 	}			u;
@@ -161,6 +165,11 @@ extern void sfi_check_stray_dictionaries(SfPageWalk *walk);
 
 /* Relink the dictionaries if need be; what a repair of the header is to do about them. */
 extern void sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair);
+
+/* ---- check_removed.c ---- */
+
+/* Walk through the pages of removed values, and mark them as owned. */
+extern void sfi_check_removed(SfPageWalk *walk);
 
 /* ---- check_advice.c ---- */
 

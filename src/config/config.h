@@ -6,6 +6,7 @@
  * guc.c		settings
  * options.c	column options: the words of the type modifier
  * max_size.c	the limit of a column, one of these words
+ * retention.c	how long a column keeps what was removed, another one
  *
  *-------------------------------------------------------------------------
  */
@@ -103,12 +104,12 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
  *	 bits 4-5	compression: an SfCompression
  *	 bit 6		deduplicate (else keep_duplicates)
  *	 bit 7		encrypt (else decrypt)
- *	 bits 8-9	reserved for retention: the unit of a time
+ *	 bits 8-9	retention: a unit, 0 minutes, 1 hours, 2 days, 3 weeks
  *	 bits 10-11 reserved, 0
  *	 bit 12		hash (else no_hash)
  *	 bits 13-19 max_size: a number, 1 to 127; 0: no limit
  *	 bits 20-23 max_size: that many MB times two to the power of this
- *	 bits 24-29 reserved for retention: the number of a time
+ *	 bits 24-29 retention: that many of the unit, 1 to 63; 0: nothing is kept
  *	 bit 30		reserved, 0
  */
 #define SF_OPT_FS_LIKE_LOGGING	0x0001
@@ -125,6 +126,11 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 #define SF_OPT_MAX_SIZE_POWER_SHIFT		20
 #define SF_OPT_MAX_SIZE_POWER_MASK		0xF
 #define SF_OPT_MAX_SIZE_BITS	0x00FFE000
+#define SF_OPT_RETENTION_UNIT_SHIFT		8
+#define SF_OPT_RETENTION_UNIT_MASK		0x3
+#define SF_OPT_RETENTION_NUMBER_SHIFT	24
+#define SF_OPT_RETENTION_NUMBER_MASK	0x3F
+#define SF_OPT_RETENTION_BITS	0x3F000300
 
 typedef enum SfCacheMode
 {
@@ -154,6 +160,8 @@ typedef struct SfOptions
 	bool		deduplicate;	/* likewise */
 	bool		hash;			/* the SHA-256 of it is kept; likewise */
 	uint64_t	max_bytes;		/* the segment grows no further; 0: no limit */
+	int64_t		retention_us;	/* how long what was removed is kept; 0: it is
+								 * not */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000
@@ -195,7 +203,8 @@ extern uint64_t sf_config_max_bytes(int32_t typmod);
 
 /*
  * The same type modifier with another max_size: "96 GB", say, or "none".  ERROR for a text
- * that is no size, and for a size that a modifier cannot say exactly.
+ * that is no size, for a size that a modifier cannot say exactly, and for "none" where the
+ * modifier has a retention.
  */
 extern int32_t sf_config_with_max_size(int32_t typmod, const char *text);
 
@@ -204,6 +213,27 @@ extern const char *sf_config_max_size_word(const char *word);
 
 /* A size, a whole number of MB, as it stands in such a word; palloc'd. */
 extern char *sf_config_size_text(uint64_t bytes);
+
+/*
+ * Microseconds of the retention in a type modifier; 0: there is none.  A modifier without
+ * max_size has none, whatever its bits are.  Never throws.
+ */
+extern int64_t sf_config_retention_us(int32_t typmod);
+
+/* The retention of a type modifier that has one, as it stands in an option word; palloc'd. */
+extern char *sf_config_retention_text(int32_t typmod);
+
+/* The time in an option word such as "retention 7 days"; NULL: it is another word. */
+extern const char *sf_config_retention_word(const char *word);
+
+/*
+ * Bits of the type modifier for a time such as "7 days"; 0 for "none".  ERROR for a text that is
+ * no time, and for a time that a modifier cannot say exactly.
+ */
+extern int32_t sf_config_retention_bits(const char *text);
+
+/* ERROR if a type modifier has a retention and no max_size. */
+extern void sf_config_require_limit(int32_t typmod);
 
 /*
  * Type modifier for option words, in any order.  ERROR for an unknown,

@@ -133,12 +133,27 @@ size_bits(const char *text)
 		power << SF_OPT_MAX_SIZE_POWER_SHIFT;
 }
 
+/* Looks at the bits, since a time without a limit is no retention. */
+void
+sf_config_require_limit(int32_t typmod)
+{
+	if (typmod < 0 || sf_config_max_bytes(typmod) > 0 ||
+		(typmod >> SF_OPT_RETENTION_NUMBER_SHIFT & SF_OPT_RETENTION_NUMBER_MASK) == 0)
+		return;
+	ereport(ERROR,
+			(INVALID_SIZE,
+			 errmsg("securefile option \"retention\" needs \"max_size\""),
+			 errdetail("Values that are kept after their removal take at most half of max_size."),
+			 errhint("Give both, as in securefile('retention 7 days', 'max_size 96 GB'), or neither.")));
+}
+
 int32_t
 sf_config_with_max_size(int32_t typmod, const char *text)
 {
 	int32_t		bits = typmod < 0 ? 0 : typmod & ~SF_OPT_MAX_SIZE_BITS;
 
 	bits |= size_bits(text);
+	sf_config_require_limit(bits);
 	return bits == 0 ? -1 : bits;
 }
 

@@ -3,7 +3,7 @@
  * options.c
  *	  Column options: the words of the type modifier.
  *
- * One table has them all but max_size, in the order in which they are shown.  A word
+ * One table has them all but retention and max_size, in the order in which they are shown.  A word
  * that says the default is accepted and leaves no trace, so that a column with all
  * defaults has no modifier, whichever way it was written.
  *
@@ -115,7 +115,8 @@ hint_valid_words(void)
 		if (option_words[i].support == SUPPORTED)
 			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", option_words[i].word);
 	}
-	return errhint("Valid options are: %s, and a limit such as 'max_size 96 GB'.", list.data);
+	return errhint("Valid options are: %s, a time such as 'retention 7 days', "
+				   "and a limit such as 'max_size 96 GB'.", list.data);
 }
 
 /* ERROR: the word is known, and cannot be used. */
@@ -161,8 +162,8 @@ refuse_two(const OptionWord *first, const OptionWord *second)
 	if (first->bits == second->bits)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("securefile option \"%s\" given twice", Min(first, second)->word),
-				 errdetail("\"%s\" is another word for it.", Max(first, second)->word),
+				 errmsg("securefile option \"%s\" given twice", first->word),
+				 errdetail("\"%s\" is another word for it.", second->word),
 				 hint_valid_words()));
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -195,10 +196,27 @@ parse_max_size(char **words, int nwords)
 	return typmod < 0 ? 0 : typmod;
 }
 
+/*
+ * Find a word, which may be one of retention: then *retention becomes it.  ERROR as of
+ * find_word(), and for a time that has no bits.
+ */
+static const OptionWord *
+read_word(const char *word, OptionWord *retention)
+{
+	const char *text = sf_config_retention_word(word);
+
+	if (text == NULL)
+		return find_word(word);
+	retention->bits = sf_config_retention_bits(text);
+	retention->word = retention->bits == 0 ? "retention none" : "retention";
+	return retention;
+}
+
 int32_t
 sf_config_parse_options(char **words, int nwords)
 {
 	const OptionWord *seen[NGROUPS] = {NULL};
+	OptionWord	retention = {.group = GROUP_RETENTION};
 	int32_t		typmod = parse_max_size(words, nwords);
 
 	for (int i = 0; i < nwords; i++)
@@ -207,13 +225,14 @@ sf_config_parse_options(char **words, int nwords)
 
 		if (sf_config_max_size_word(words[i]) != NULL)
 			continue;
-		word = find_word(words[i]);
+		word = read_word(words[i], &retention);
 		if (seen[word->group] != NULL)
 			refuse_two(seen[word->group], word);
 		seen[word->group] = word;
 		typmod |= word->bits;
 	}
 	SF_ASSERT(typmod >= 0);
+	sf_config_require_limit(typmod);
 	return typmod == 0 ? -1 : typmod;
 }
 
@@ -240,6 +259,9 @@ sf_config_print_options(int32_t typmod)
 		shown[word->group] = true;
 		appendStringInfo(&out, "%s%s", out.len > 0 ? ", " : "(", word->word);
 	}
+	if (sf_config_retention_us(typmod) > 0)
+		appendStringInfo(&out, "%s'retention %s'", out.len > 0 ? ", " : "(",
+						 sf_config_retention_text(typmod));
 	if (sf_config_max_bytes(typmod) > 0)
 		appendStringInfo(&out, "%s'max_size %s'", out.len > 0 ? ", " : "(",
 						 sf_config_size_text(sf_config_max_bytes(typmod)));
@@ -263,6 +285,7 @@ sf_config_options(int32_t typmod)
 	options.deduplicate = (bits & SF_OPT_DEDUPLICATE) != 0;
 	options.hash = (bits & SF_OPT_HASH) != 0;
 	options.max_bytes = sf_config_max_bytes(typmod);
+	options.retention_us = sf_config_retention_us(typmod);
 	if (options.cache == SF_CACHE_DEFAULT)
 		options.cache = SF_CACHE_MODE_DEFAULT;
 	return options;

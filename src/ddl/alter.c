@@ -83,6 +83,18 @@ has_name(const List *names, const char *name)
 	return false;
 }
 
+/* The options of a column whose type is about to change; the defaults if it is of another type. */
+static SfOptions
+options_before(Oid table_oid, AttrNumber attnum)
+{
+	Oid			typid;
+	int32		typmod;
+	Oid			collation;
+
+	get_atttypetypmodcoll(table_oid, attnum, &typid, &typmod, &collation);
+	return sf_config_options(sfi_ddl_is_securefile(typid, &typmod) ? typmod : -1);
+}
+
 /* Core has just found the column by that name, and its expression runs later. */
 void
 sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
@@ -111,7 +123,8 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(sfi_ddl_command.alter));
 	altered = palloc(sizeof(SfAltered));
 	*altered = (SfAltered) {table_oid, attnum, pstrdup(name),
-								   has_name(sfi_ddl_command.alter->using_names, name)};
+								   has_name(sfi_ddl_command.alter->using_names, name),
+								   options_before(table_oid, attnum)};
 	sfi_ddl_command.alter->retyped = lappend(sfi_ddl_command.alter->retyped, altered);
 	MemoryContextSwitchTo(old);
 }

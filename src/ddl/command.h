@@ -34,6 +34,7 @@ typedef struct SfAltered
 	AttrNumber	attnum;
 	const char *name;			/* by which the command found it */
 	bool		by_using;		/* USING gives it new values */
+	SfOptions	before;			/* that it had; of another type: the defaults */
 } SfAltered;
 
 /* An ALTER TABLE.  Lives in the memory context that it was analyzed in. */
@@ -190,6 +191,13 @@ typedef struct SfDirtyTable
 	int			order;			/* among the notes that are drained together */
 } SfDirtyTable;
 
+/* Was the column added by the command? */
+static inline bool
+sfi_ddl_is_added(const SfDirtyTable *dirty, AttrNumber attnum)
+{
+	return dirty->first_added != 0 && attnum >= dirty->first_added;
+}
+
 /*
  * Note a relation that was created or altered by the current command.  added: the
  * number of the column that was added, or 0.
@@ -242,6 +250,14 @@ extern void sfi_ddl_resync_table(Oid relid);
  * keeps it.  Errors of sfi_ddl_validate().
  */
 extern bool sfi_ddl_table_has_columns(Oid relid);
+
+/* ---- unkept.c: what a column with a retention does not keep ---- */
+
+/*
+ * A table is in line with its columns: NOTICE for each column that has got a retention, or
+ * another one, by the command and can have values in rows.
+ */
+extern void sfi_ddl_tell_unkept(Relation rel, const SfDirtyTable *dirty);
 
 /* ---- defend.c: no row is written past the triggers ---- */
 
@@ -439,5 +455,13 @@ extern bool sfi_ddl_vacuum_option(const VacuumStmt *stmt, const char *name, bool
  * one, as the command does.  Takes ShareUpdateExclusiveLock on one segment at a time.
  */
 extern void sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level);
+
+/* ---- new_owner.c ---- */
+
+/*
+ * A relation has been altered, and nobody sees it yet.  ERROR OBJECT_NOT_IN_PREREQUISITE_STATE if
+ * it has another owner now, no superuser, and keeps removed values.
+ */
+extern void sfi_ddl_refuse_new_owner(Oid relid);
 
 #endif							/* SF_DDL_COMMAND_H */

@@ -134,6 +134,8 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 				sfi_ddl_columns_altered(object_id, sub_id);
 				sfi_ddl_alter_note(object_id, sub_id);
 			}
+			else
+				sfi_ddl_refuse_new_owner(object_id);
 			sfi_ddl_note_table(object_id, false, 0);
 
 			/*

@@ -100,18 +100,19 @@ survey_rows(Relation rel, AttrNumber attnum, SfSegment *seg, uint64 limit)
 }
 
 /*
- * Behind the last sector that is held by transactions which had an id below that one; those that
- * hold something behind the limit are given some time to end.
+ * Behind the last sector that is held by transactions which had an id below that one, or kept by
+ * the retention; transactions that hold something behind the limit are given some time to end.
  */
 static uint64
 lasting_end(SfSegment *seg, uint64 before, uint64 limit)
 {
 	uint64		until_us = sf_base_now_us() + LASTING_US;
+	uint64		kept_end;
 	uint64		end;
 
-	while ((end = sf_space_held_end(seg, before)) > limit && sf_base_now_us() < until_us)
+	while ((end = sf_space_held_end(seg, before, &kept_end)) > limit && sf_base_now_us() < until_us)
 		sfi_ddl_move_sleep(sf_base_now_us() + LOOK_US);
-	return end;
+	return Max(end, kept_end);
 }
 
 SfMovePlan

@@ -182,11 +182,19 @@ in_mb(uint64 sectors)
 
 /* A hint, if something is pending. */
 static int
-hint_pending(uint64 pending_bytes)
+hint_pending(const SfUsage *usage)
 {
-	return pending_bytes == 0 ? 0 :
-		errhint("%s are pending: deleted or moved values that a transaction, a snapshot or a slot may still need. Call it again when that has ended.",
-				in_mb(sf_bytes_to_sectors(pending_bytes)));
+	const char *pending = in_mb(sf_bytes_to_sectors(usage->pending_bytes));
+
+	if (usage->pending_bytes == 0)
+		return 0;
+	if (usage->retained_bytes == 0)
+		return
+			errhint("%s are pending: deleted or moved values that a transaction, a snapshot or a slot may still need. Call it again when that has ended.",
+					pending);
+	return
+		errhint("%s are pending, of which the column's retention keeps %s: securefile_purge() ends that. A transaction, a snapshot or a slot may still need the rest. Call it again then.",
+				pending, in_mb(sf_bytes_to_sectors(usage->retained_bytes)));
 }
 
 /* Nothing is moved, since the files would not become shorter. */
@@ -194,15 +202,16 @@ static void
 note_useless(SfSegment *seg, const SfMovePlan *plan, const char *table, const char *column)
 {
 	uint64		after = Min(plan->after_sectors, plan->total_sectors);
+	SfUsage		usage = sf_space_usage(seg);
 
 	ereport(NOTICE,
 			(errmsg("no value of column \"%s\" of table \"%s\" is moved", column, table),
 			 !plan->is_fixed ?
 			 errdetail("The files have %s, and would have about %s.",
 					   in_mb(plan->total_sectors), in_mb(after)) :
-			 errdetail("The files have %s, and would have about %s: at %s lies what cannot be moved, a value that shares space with others, or whose key is not loaded, or that a transaction has stored or deleted which takes long, or is prepared.",
+			 errdetail("The files have %s, and would have about %s: at %s lies what cannot be moved, a value that shares space with others, or whose key is not loaded, or that a transaction has stored or deleted which takes long, or is prepared, or that was removed and is kept by the retention.",
 					   in_mb(plan->total_sectors), in_mb(after), in_mb(plan->fixed_end)),
-			 hint_pending(sf_space_usage(seg).pending_bytes)));
+			 hint_pending(&usage)));
 }
 
 void
@@ -217,7 +226,7 @@ sf_ddl_note_uncut(SfSegment *seg, uint64 after_sectors, const char *table, const
 						column, table),
 				 errdetail("They have %s, and could have about %s.",
 						   in_mb(sf_bytes_to_sectors(usage.file_bytes)), in_mb(after_sectors)),
-				 usage.pending_bytes > 0 ? hint_pending(usage.pending_bytes) :
+				 usage.pending_bytes > 0 ? hint_pending(&usage) :
 				 errhint("Other sessions have stored values meanwhile. Call it again.")));
 }
 

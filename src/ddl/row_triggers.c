@@ -142,16 +142,17 @@ securefile_store(PG_FUNCTION_ARGS)
 													 1, &replaced, &replacement, &isnull));
 }
 
-/* What the row has now, and what it had, if that is STORED. */
+/* What the row has now, and what it had, if that is STORED, and how it lost that. */
 static void
-account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena *old)
+account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena *old,
+		const SfRemoval *removal)
 {
 	if (value != NULL)
 		sf_write_confirm(table_oid, attnum, value, old);
 	if (old != NULL)
 	{
 		sf_base_require_preload();
-		sf_write_free(table_oid, attnum, old, value);
+		sf_write_free(table_oid, attnum, old, value, removal);
 	}
 }
 
@@ -208,7 +209,8 @@ securefile_account(PG_FUNCTION_ARGS)
 	if (has_value && (located = sfi_ddl_located(value)) == NULL)
 		require_encrypted(trigdata->tg_relation, attnum, value, has_old ? old : (Datum) 0);
 	lost = has_old ? sfi_ddl_located(old) : NULL;
-	account(table_oid, attnum, located, lost);
+	account(table_oid, attnum, located, lost,
+			lost == NULL ? NULL : sfi_ddl_removal(fcinfo->flinfo, trigdata, attnum));
 	sfi_ddl_see(table_oid, attnum, TRIGGER_FIRED_BY_DELETE(event) ? 0 : 1, lost != NULL);
 	return PointerGetDatum(NULL);
 }

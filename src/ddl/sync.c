@@ -224,13 +224,6 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 	return was_open;
 }
 
-/* Was the column added by the command? */
-static bool
-is_added(const SfDirtyTable *dirty, AttrNumber attnum)
-{
-	return dirty->first_added != 0 && attnum >= dirty->first_added;
-}
-
 /* ERROR: an expression of ALTER TABLE has given a stored value to the column. */
 static void
 refuse_expression(Relation rel, AttrNumber attnum)
@@ -335,7 +328,7 @@ settle_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 {
 	bool		replaced = false;
 
-	if (dirty->created || is_added(dirty, attnum))
+	if (dirty->created || sfi_ddl_is_added(dirty, attnum))
 		refuse_stored_default(rel, attnum);
 	if (dirty->created || !has_new_file(rel, dirty))
 		return false;
@@ -399,9 +392,9 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 		made = sync_segment(rel, &column, &segrelid);
 	SF_ASSERT(permanent(rel) || !OidIsValid(segrelid));
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
-		dirty->by_command && !is_added(dirty, attnum);
+		dirty->by_command && !sfi_ddl_is_added(dirty, attnum);
 	came_inline = settle_rewritten(rel, attnum, made ? InvalidOid : segrelid,
-								   made || is_added(dirty, attnum), dirty);
+								   made || sfi_ddl_is_added(dirty, attnum), dirty);
 	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return false;
@@ -425,10 +418,10 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	 * no triggers have seen what the transaction wrote before; it was looked
 	 * at, or came before the column
 	 */
-	if (dirty->created || was_open || is_added(dirty, attnum))
+	if (dirty->created || was_open || sfi_ddl_is_added(dirty, attnum))
 		sfi_ddl_see_column(rel, attnum);
 	/* what an expression of the command has computed is in its row as it came */
-	computed = is_added(dirty, attnum) || is_replaced(rel, attnum);
+	computed = sfi_ddl_is_added(dirty, attnum) || is_replaced(rel, attnum);
 	return came_inline && column.permanent &&
 		sfi_ddl_rows_exist(rel, attnum, computed ? SF_ROWS_COMPUTED : SF_ROWS_MISPLACED);
 }
@@ -497,6 +490,8 @@ sfi_ddl_sync_table(const SfDirtyTable *dirty)
 			sfi_ddl_triggers_of(dirty->relid) != NIL;
 	if (mend)
 		misplaced = sync_rows_table(rel, dirty);
+	if (has_columns)
+		sfi_ddl_tell_unkept(rel, dirty);
 	relation_close(rel, mend ? NoLock : AccessShareLock);
 	return misplaced;
 }

@@ -154,7 +154,7 @@ replace_value(SfRowWriter *writer, TupleTableSlot *slot, AttrNumber attnum, Null
 		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
 												writer->estate, update_indexes));
 	if (freed != NULL)
-		sf_write_free(table_oid, attnum, freed, NULL);
+		sf_write_free(table_oid, attnum, freed, NULL, NULL);
 	/* each column of the row counts it, also the one that is changed */
 	foreach(lc, writer->columns)
 		sfi_ddl_see(table_oid, lfirst_int(lc), 1, freed != NULL && lfirst_int(lc) == attnum);

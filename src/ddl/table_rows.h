@@ -18,6 +18,7 @@
 #include "object/object.h"
 #include "rows/rows.h"
 #include "stats/stats.h"
+#include "write/write.h"
 
 /* ---- values.c: one value of a column ---- */
 
@@ -294,5 +295,15 @@ extern void sfi_ddl_see_column(Relation rel, AttrNumber attnum);
  * AccessExclusiveLock on the table; nothing in this session has it open.
  */
 extern void sfi_ddl_rebuild(Oid table_oid, List *attnums);
+
+/* ---- removal.c ---- */
+
+/*
+ * How a row of an account trigger, whose flinfo that is, has lost a value; NULL: the column keeps
+ * none.  Valid until the next call.
+ */
+struct TriggerData;
+extern const SfRemoval *sfi_ddl_removal(FmgrInfo *flinfo, struct TriggerData *trigdata,
+										AttrNumber attnum);
 
 #endif							/* SF_DDL_TABLE_ROWS_H */

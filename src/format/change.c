@@ -21,6 +21,7 @@
 
 #include "format/change.h"
 #include "format/dictionary.h"
+#include "format/removed.h"
 #include "format/share.h"
 
 /* ---- may they be applied ---- */
@@ -30,6 +31,7 @@ typedef struct Look
 {
 	SfPageType	type;
 	uint32_t	nentries;		/* of a pending page */
+	uint32_t	nbytes;			/* of records of removed values */
 	const void *content;		/* of the page, before the list; NULL: the
 								 * list makes it */
 } Look;
@@ -43,6 +45,7 @@ typedef union FixedPart
 	SfHeader	header;
 	SfPending	pending;
 	SfDictionaryPage dictionary;
+	SfRemovedPage removed;
 	uint8_t		bytes[sizeof(SfHeader)];
 } FixedPart;
 
@@ -62,6 +65,7 @@ init_problem(Look *look, SfOp op)
 	look->type = (SfPageType) type;
 	/* What follows in the list applies to the page that this operation makes. */
 	look->nentries = type == SF_PAGE_PENDING ? fixed.pending.nentries : 0;
+	look->nbytes = type == SF_PAGE_REMOVED ? fixed.removed.nbytes : 0;
 	look->content = NULL;
 	return sf_format_page_problem(look->type, &fixed);
 }
@@ -111,6 +115,63 @@ add_problem(Look *look, SfOp op)
 		problem = sf_format_entry_problem(&entry);
 		if (problem != NULL)
 			return problem;
+	}
+	return NULL;
+}
+
+/* The same, of entries that come to a history page. */
+static const char *
+kept_problem(Look *look, SfOp op)
+{
+	if (op.len <= sizeof(SfPendKept))
+		return "pending entries have an impossible length";
+	op.len -= sizeof(SfPendKept);
+	op.payload += sizeof(SfPendKept);
+	return add_problem(look, op);
+}
+
+/* Records of removed values to be added: there is room for them, and each of them can be. */
+static const char *
+removed_add_problem(Look *look, SfOp op)
+{
+	look->nbytes += op.len;
+	return look->nbytes > SF_REMOVED_ROOM ? "more records of removed values than fit their page" :
+		sf_format_removed_problem(op.payload, op.len);
+}
+
+/* Outcomes of chunks: one may begin at each of these places. */
+static const char *
+removed_states_problem(Look *look, SfOp op)
+{
+	if (op.len == 0 || op.len % sizeof(SfRemovedState) != 0)
+		return "outcomes of removed values have an impossible length";
+	for (size_t at = 0; at < op.len; at += sizeof(SfRemovedState))
+	{
+		SfRemovedState state;
+
+		memcpy(&state, op.payload + at, sizeof(state));
+		if (state.offset % 8 != 0 || state.offset + sizeof(SfRemovedChunk) > look->nbytes ||
+			state.outcome > SF_REMOVED_ABORTED)
+			return "outcome of a removed value cannot be";
+	}
+	return NULL;
+}
+
+/* Records whose space is not kept any more: each of them is one of the page. */
+static const char *
+removed_ended_problem(Look *look, SfOp op)
+{
+	uint32_t	n = op.len / sizeof(uint16_t);
+
+	if (n == 0 || op.len % sizeof(uint16_t) != 0)
+		return "places of removed values have an impossible length";
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint16_t	offset;
+
+		memcpy(&offset, op.payload + i * sizeof(offset), sizeof(offset));
+		if (offset < sizeof(SfRemovedChunk) || offset >= look->nbytes)
+			return "place of a removed value is not one";
 	}
 	return NULL;
 }
@@ -251,6 +312,12 @@ static const OpKind op_kinds[] = {
 		"split of a bucket of advice has an impossible length", advice_problem},
 	[SF_OP_MARK] = {SF_PAGE_INODE, sizeof(uint64_t),
 		"owner's mark has an impossible length", mark_problem},
+	[SF_OP_PEND_KEPT] = {SF_PAGE_PENDING, .problem = kept_problem},
+	[SF_OP_REMOVED_ADD] = {SF_PAGE_REMOVED, .problem = removed_add_problem},
+	[SF_OP_REMOVED_STATES] = {SF_PAGE_REMOVED, .problem = removed_states_problem},
+	[SF_OP_REMOVED_NEXT] = {SF_PAGE_REMOVED, sizeof(uint32_t),
+		"number of the next page of removed values has an impossible length", NULL},
+	[SF_OP_REMOVED_ENDED] = {SF_PAGE_REMOVED, .problem = removed_ended_problem},
 };
 
 /*
@@ -290,15 +357,17 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 {
 	const uint8_t *end = ops + len;
 	const char *problem = NULL;
-	Look		look = {type, 0, content};
+	Look		look = {.type = type, .content = content};
 
 	/*
-	 * Operations depend on how many entries there are on a pending page, and
-	 * in a bucket of the advice.
+	 * Operations depend on how many entries there are on a pending page, or
+	 * in a bucket of the advice, and how many records of removed values.
 	 */
 	if (type == SF_PAGE_PENDING)
 		look.nentries = ((const SfPending *) content)->nentries;
-	if (type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_BUCKET)
+	if (type == SF_PAGE_REMOVED)
+		look.nbytes = ((const SfRemovedPage *) content)->nbytes;
+	if (type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_BUCKET || type == SF_PAGE_REMOVED)
 		problem = sf_format_page_problem(type, content);
 	while (ops < end && problem == NULL)
 	{
@@ -348,6 +417,76 @@ pend_add(SfPending *pending, SfOp op)
 {
 	memcpy(&pending->entries[pending->nentries], op.payload, op.len);
 	pending->nentries += op.len / sizeof(SfPendEntry);
+}
+
+/* Append entries that are kept. */
+static void
+pend_keep(SfPending *pending, SfOp op)
+{
+	SfPendKept	kept;
+	uint32_t	first = pending->nentries;
+
+	memcpy(&kept, op.payload, sizeof(kept));
+	op.payload += sizeof(kept);
+	op.len -= sizeof(kept);
+	pend_add(pending, op);
+	for (uint32_t i = first; i < pending->nentries; i++)
+		pending->entries[i].outcome = SF_OUTCOME_KEPT;
+	if (first == 0)
+		pending->history.first_us = kept.time_us;
+	if (first == 0 || kept.time_us > pending->history.last_us)
+		pending->history.last_us = kept.time_us;
+	pending->history.sectors += kept.sectors;
+}
+
+/* Append chunks of records of removed values; there is room. */
+static void
+removed_add(SfRemovedPage *page, SfOp op)
+{
+	SfRemovedReader reader;
+
+	memcpy(page->chunks + page->nbytes, op.payload, op.len);
+	page->nbytes += op.len;
+	sf_format_removed_begin(&reader, op.payload, (uint32_t) op.len);
+	while (sf_format_removed_next_chunk(&reader))
+		if (reader.chunk.time_us > page->newest_us)
+			page->newest_us = reader.chunk.time_us;
+}
+
+/* The operations on pages of removed values. */
+static void
+apply_to_removed(SfRemovedPage *page, SfOp op)
+{
+	switch (op.code)
+	{
+		case SF_OP_REMOVED_ADD:
+			removed_add(page, op);
+			break;
+		case SF_OP_REMOVED_STATES:
+			for (size_t at = 0; at < op.len; at += sizeof(SfRemovedState))
+			{
+				SfRemovedState state;
+
+				memcpy(&state, op.payload + at, sizeof(state));
+				page->chunks[state.offset + offsetof(SfRemovedChunk, outcome)] =
+					(uint8_t) state.outcome;
+			}
+			break;
+		case SF_OP_REMOVED_ENDED:
+			for (size_t at = 0; at < op.len; at += sizeof(uint16_t))
+			{
+				uint16_t	offset;
+
+				memcpy(&offset, op.payload + at, sizeof(offset));
+				page->chunks[offset] |= SF_REMOVED_ENDED;
+			}
+			break;
+		case SF_OP_REMOVED_NEXT:
+			memcpy(&page->next, op.payload, sizeof(uint32_t));
+			break;
+		default:
+			break;
+	}
 }
 
 /* The operations on share pages. */
@@ -427,6 +566,15 @@ sf_format_op_apply(void *content, SfOp op)
 		case SF_OP_ADVICE_REMOVE:
 		case SF_OP_ADVICE_SPLIT:
 			sf_format_advice_apply(content, op);
+			break;
+		case SF_OP_PEND_KEPT:
+			pend_keep(content, op);
+			break;
+		case SF_OP_REMOVED_ADD:
+		case SF_OP_REMOVED_STATES:
+		case SF_OP_REMOVED_ENDED:
+		case SF_OP_REMOVED_NEXT:
+			apply_to_removed(content, op);
 			break;
 		case SF_OP_MARK:
 			memcpy((uint8_t *) content + SF_MARK_OFFSET, op.payload, sizeof(uint64_t));

@@ -37,7 +37,20 @@ typedef enum SfOpCode
 	SF_OP_ADVICE_REMOVE,		/* SfAdvice */
 	SF_OP_ADVICE_SPLIT,			/* uint32_t: a page */
 	SF_OP_MARK,					/* uint64, an owner's mark (share.h) */
+	SF_OP_PEND_KEPT,			/* SfPendKept, SfPendEntry, one or more */
+	SF_OP_REMOVED_ADD,			/* SfRemovedChunk with its records, one or
+								 * more */
+	SF_OP_REMOVED_STATES,		/* SfRemovedState, one or more */
+	SF_OP_REMOVED_NEXT,			/* uint32_t: a page */
+	SF_OP_REMOVED_ENDED,		/* uint16 offsets of records, ascending */
 } SfOpCode;
+
+/* Entries that come to a history page: when, and what they keep. */
+typedef struct SfPendKept
+{
+	int64_t		time_us;
+	uint64_t	sectors;
+} SfPendKept;
 
 typedef struct SfOpHeader
 {

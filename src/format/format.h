@@ -17,6 +17,7 @@
  * kinds.c			the kinds of pending entries
  * share.c			share records: what is possible, their cells, their own locators (share.h)
  * advice_page.c	buckets of the advice on duplicates, and their changes (share.h)
+ * removed_page.c	records of removed values (removed.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *

@@ -17,6 +17,7 @@
 
 #include "format/dictionary.h"
 #include "format/key.h"
+#include "format/removed.h"
 #include "format/share.h"
 
 static bool
@@ -35,7 +36,7 @@ can_be_named(uint32_t page)
 	return page == 0 || sf_is_dynamic_page(page);
 }
 
-/* The pages of keys, share records, advice and dictionaries. */
+/* The pages of keys, share records, advice, dictionaries and what was removed. */
 static const char *
 header_pages_problem(const SfHeader *header)
 {
@@ -44,11 +45,16 @@ header_pages_problem(const SfHeader *header)
 		return "segment header has half a pair of key pages";
 	if (!can_be_named(header->key_page) || !can_be_named(header->key_page_copy) ||
 		!can_be_named(header->share_head) || !can_be_named(header->advice_root) ||
-		!can_be_named(header->dictionary))
+		!can_be_named(header->dictionary) || !can_be_named(header->history_head) ||
+		!can_be_named(header->history_tail) || !can_be_named(header->removed_head) ||
+		!can_be_named(header->removed_tail) || !can_be_named(header->removed_unknown))
 		return "segment header names an impossible page";
 	if (header->last_dictionary > SF_DICTIONARY_MAX ||
 		(header->dictionary != 0 && header->last_dictionary == 0))
 		return "segment header has an impossible number of dictionaries";
+	if ((header->history_head == 0) != (header->history_tail == 0) ||
+		(header->removed_head == 0) != (header->removed_tail == 0))
+		return "segment header has half a list of what was removed";
 	return NULL;
 }
 
@@ -182,6 +188,25 @@ bucket_problem(const void *content)
 	return bucket->reserved == 0 ? NULL : "bucket of advice has something in a reserved place";
 }
 
+/* A page of records of removed values.  They are looked at one by one. */
+static const char *
+removed_problem(const void *content)
+{
+	const SfRemovedPage *page = content;
+
+	if (page->nbytes > SF_REMOVED_ROOM || page->nbytes % 8 != 0)
+		return "page of removed values has an impossible length";
+	return page->reserved == 0 ? NULL : "page of removed values has something in a reserved place";
+}
+
+static uint32_t
+removed_len(const void *content)
+{
+	const SfRemovedPage *page = content;
+
+	return page->nbytes > SF_REMOVED_ROOM ? 0 : (uint32_t) sizeof(SfRemovedPage) + page->nbytes;
+}
+
 static uint32_t
 bucket_len(const void *content)
 {
@@ -217,6 +242,7 @@ static const struct
 	[SF_PAGE_DICTIONARY] = {dictionary_problem, {0, SF_PAGE_CONTENT}},
 	[SF_PAGE_SHARE] = {share_problem, {0, sizeof(SfSharePage)}},
 	[SF_PAGE_ADVICE_BUCKET] = {bucket_problem, .sealed_len = bucket_len},
+	[SF_PAGE_REMOVED] = {removed_problem, .sealed_len = removed_len},
 };
 
 static bool
@@ -312,7 +338,7 @@ sf_format_entry_problem(const SfPendEntry *entry)
 {
 	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
 
-	if (entry->outcome > SF_OUTCOME_COMMITTED)
+	if (entry->outcome > SF_OUTCOME_KEPT)
 		return "pending entry has an unknown outcome";
 	if ((uint32_t) entry->fxid < SF_FIRST_XID)
 		return "pending entry has no transaction";

@@ -14,7 +14,8 @@
  *	 8188	4		file number of the segment relation then; both 0: none
  *
  * Page 0 is the header; page 1 + 8k is space-map page k; all others are
- * dynamic: pending, inode, free, or one of those of key.h, share.h and dictionary.h.
+ * dynamic: pending, inode, free, or one of those of key.h, share.h, dictionary.h and
+ * removed.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +41,7 @@ typedef enum SfPageType
 	SF_PAGE_SHARE,
 	SF_PAGE_ADVICE_BUCKET,
 	SF_PAGE_DICTIONARY,
+	SF_PAGE_REMOVED,
 } SfPageType;
 
 typedef struct SfPageTrailer
@@ -87,6 +89,16 @@ sf_is_dynamic_page(uint32_t page)
  *	 108	4	first bucket of the advice on duplicates
  *	 112	4	first page of the newest dictionary
  *	 116	4	highest number that a dictionary has ever had
+ *	 120	8	sectors of the blocks that history pages keep
+ *	 128	4	first history page
+ *	 132	4	last history page
+ *	 136	8	nothing that was removed until then is kept any more, in microseconds since
+ *			2000-01-01 UTC
+ *	 144	8	nor what transactions with full ids below that one have removed
+ *	 152	4	first page of records of removed values
+ *	 156	4	last page of them
+ *	 160	4	first page of them that has a transaction whose end is not noted
+ *	 164	4	number of pages of records of removed values
  */
 typedef struct SfHeader
 {
@@ -111,6 +123,15 @@ typedef struct SfHeader
 	uint32_t	advice_root;
 	uint32_t	dictionary;
 	uint32_t	last_dictionary;
+	uint64_t	kept_sectors;
+	uint32_t	history_head;
+	uint32_t	history_tail;
+	int64_t		ended_us;
+	uint64_t	ended_fxid;
+	uint32_t	removed_head;
+	uint32_t	removed_tail;
+	uint32_t	removed_unknown;
+	uint32_t	removed_pages;
 } SfHeader;
 
 #define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */
@@ -163,12 +184,18 @@ extern bool sf_format_map_none_used(const SfMap *map, SfMapRange range);
 #define SF_MAX_SECTORS			((uint64_t) (UINT32_MAX / SF_MAP_STRIDE) * SF_MAP_SECTORS)
 
 /*
- * Pending page contents (uncommitted free space), a queue of pages
+ * Pending page contents: uncommitted free space, a queue of pages; or space of removed
+ * values that is kept for a time, a list of history pages.  A history page is put into the
+ * queue when its time is over, and keeps what it says.
  *
- *	 0	4	next pending page, or SF_NO_PAGE
+ *	 0	4	next page of the list, or SF_NO_PAGE
  *	 4	2	number of entries
  *	 6	2	reserved, 0
- *	 8	24 x n	entries:
+ *	 8	8	history page: when its first entry came, in microseconds since 2000-01-01 UTC;
+ *			else 0
+ *	 16	8	when its last entry came
+ *	 24	8	sectors of the blocks that its entries keep
+ *	 32	24 x n	entries:
  *		 0	8	full id of the top-level transaction
  *		 8	8	first sector, or page number; kinds 5 to 8: share page (4), cell of its record
  *				(2), low half-word of the object id (2)
@@ -190,6 +217,9 @@ typedef enum SfPendKind
 								 * transaction failed */
 	SF_PEND_REF_DROP,			/* references: take them away if it committed */
 	SF_PEND_REAP,				/* share record that is dead: its space goes */
+	SF_PEND_FREE_NOW,			/* as FREE and FREE_PAGE, of what no retention
+								 * has to keep */
+	SF_PEND_FREE_PAGE_NOW,
 } SfPendKind;
 
 /* What is to be known of a kind of entries; kinds.c has a row for each. */
@@ -201,6 +231,8 @@ typedef struct SfPendKindInfo
 	bool		is_page;		/* names a page */
 	bool		is_share;		/* names a share record; if neither: a run of
 								 * sectors */
+	bool		is_kept;		/* a column with a retention keeps what it
+								 * names */
 } SfPendKindInfo;
 
 /* The row of a kind, of whatever number; an unknown kind has no name. */
@@ -210,6 +242,8 @@ typedef enum SfOutcome
 {
 	SF_OUTCOME_UNKNOWN = 0,
 	SF_OUTCOME_COMMITTED,
+	SF_OUTCOME_KEPT,			/* committed, and kept for its time, or never
+								 * to be kept */
 } SfOutcome;
 
 typedef struct SfPendEntry
@@ -222,11 +256,20 @@ typedef struct SfPendEntry
 	uint16_t	reserved;
 } SfPendEntry;
 
+/* What a history page says of its entries. */
+typedef struct SfHistory
+{
+	int64_t		first_us;
+	int64_t		last_us;
+	uint64_t	sectors;
+} SfHistory;
+
 typedef struct SfPending
 {
 	uint32_t	next;
 	uint16_t	nentries;
 	uint16_t	reserved;
+	SfHistory	history;
 	SfPendEntry entries[];
 } SfPending;
 

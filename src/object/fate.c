@@ -11,6 +11,7 @@
  *
  *	 a row that some snapshot may show has the value		it lives: damage
  *	 no row has it, but its space waits to be freed			it lives for somebody: damage
+ *	 no row has it, and a retention keeps it				it can be listed: damage
  *	 neither												it is gone
  *	 the rows cannot be looked at							nobody knows
  *
@@ -29,6 +30,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "object/object_internal.h"
+#include "space/history.h"
 #include "space/share_records.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -163,6 +165,41 @@ is_recorded(SfSegment *seg, const SfLocator *loc)
 		copy.record.object_id == loc->object_id;
 }
 
+/* A value that is looked for among the removed ones. */
+typedef struct Sought
+{
+	const SfLocator *loc;
+	bool		found;
+} Sought;
+
+/* An SfRemovedVisit. */
+static bool
+match_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *arg)
+{
+	Sought	   *sought = arg;
+	struct varlena *datum = palloc(record->head.value_bytes);
+	SfLocator	found;
+
+	SF_ASSERT(record->head.value_bytes > 0);
+	memcpy(datum, record->bytes + record->head.key_bytes, record->head.value_bytes);
+	sought->found = sf_object_decode(datum, &found) == NULL && names_same(&found, sought->loc);
+	pfree(datum);
+	return !sought->found;
+}
+
+/* Does the column keep the value, which was removed? */
+static bool
+is_kept(SfSegment *seg, const SfLocator *loc)
+{
+	Sought		sought = {.loc = loc};
+	int64		retention_us = sf_space_column(seg)->options.retention_us;
+
+	SF_ASSERT(!seg->retained && loc->encoded != NULL);
+	if (retention_us > 0)
+		sf_space_visit_removed(seg, retention_us, match_removed, &sought);
+	return sought.found;
+}
+
 SfFate
 sf_object_fate(SfSegment *seg, const SfLocator *loc, uint64 start, uint32 count, bool is_page)
 {
@@ -175,7 +212,8 @@ sf_object_fate(SfSegment *seg, const SfLocator *loc, uint64 start, uint32 count,
 	if (is_recorded(seg, loc))
 		return SF_FATE_LIVES;
 	fate = ask_rows_once(loc);
-	if (fate == SF_FATE_GONE && sf_space_is_waiting(seg, start, count, is_page))
+	if (fate == SF_FATE_GONE &&
+		(sf_space_is_waiting(seg, start, count, is_page) || is_kept(seg, loc)))
 		return SF_FATE_LIVES;
 	return fate;
 }

@@ -41,6 +41,9 @@ report_full(SfSegment *seg, const SfUsage *usage)
 {
 	char	   *column = get_attname(seg->table_oid, seg->attnum, true);
 	char	   *table = get_rel_name(seg->table_oid);
+	const char *kept = usage->retained_bytes == 0 ? "" :
+		psprintf(" (" UINT64_FORMAT " of them kept by the retention)", usage->retained_bytes);
+	const char *of_kept = " securefile_purge() ends what is kept of removed values.";
 	const char *of_shards = ", and of a distributed table with securefile_dist_set_max_size()";
 
 	ereport(ERROR,
@@ -48,13 +51,14 @@ report_full(SfSegment *seg, const SfUsage *usage)
 			 errmsg("column \"%s\" of table \"%s\" has reached its limit of %s",
 					column ? column : "?", table ? table : "?",
 					sf_config_size_text(sf_space_column(seg)->options.max_bytes)),
-			 errdetail("Bytes of its files: " UINT64_FORMAT " live, " UINT64_FORMAT " pending, "
+			 errdetail("Bytes of its files: " UINT64_FORMAT " live, " UINT64_FORMAT " pending%s, "
 					   UINT64_FORMAT " free. Of the free ones " UINT64_FORMAT
 					   " are reserved by sessions, and the others lie in runs that are too short. "
 					   "Bytes of its maps: " UINT64_FORMAT ".", usage->live_bytes,
-					   usage->pending_bytes, usage->free_bytes, usage->reserved_bytes,
+					   usage->pending_bytes, kept, usage->free_bytes, usage->reserved_bytes,
 					   usage->metadata_bytes),
-			 errhint("Delete values, and end transactions that still see deleted ones or are about to store others. The owner of the table can raise the limit with securefile_set_max_size()%s.",
+			 errhint("Delete values, and end transactions that still see deleted ones or are about to store others.%s The owner of the table can raise the limit with securefile_set_max_size()%s.",
+					 usage->retained_bytes > 0 ? of_kept : "",
 					 sf_base_has_shells() ? of_shards : "")));
 }
 

@@ -69,8 +69,8 @@ extern bool sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *n
  * Write pending entries of the current transaction, and for SF_PEND_ALLOC set the bits of the
  * run in the same record (rule 1): as many of the first ones as a record takes; how many is
  * returned.  fxid: the top-level one (rule 3), or that of a subtransaction, not above
- * the current one.  kinds: SF_PEND_ALLOC, SF_PEND_FREE, SF_PEND_FREE_PAGE.  start/count as in
- * SfPendEntry.  An ERROR means that nothing was written.
+ * the current one.  kinds: SF_PEND_ALLOC, SF_PEND_FREE, SF_PEND_FREE_PAGE, and the two .._NOW.
+ * start/count as in SfPendEntry.  An ERROR means that nothing was written.
  */
 extern int	sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid,
 							  const SfRun *runs, int nruns);

@@ -145,7 +145,7 @@ sfi_change_init(int i, SfPageType type, const void *content, Size len)
 	StringInfo	ops = &pages[i].ops;
 
 	SF_ASSERT(i >= 0 && i < npages && ops->len == 0);
-	SF_ASSERT(len <= SF_PAGE_CONTENT && type >= SF_PAGE_HEADER && type <= SF_PAGE_DICTIONARY);
+	SF_ASSERT(len <= SF_PAGE_CONTENT && type >= SF_PAGE_HEADER && type <= SF_PAGE_REMOVED);
 	SF_ASSERT((type == SF_PAGE_HEADER) == (BufferGetBlockNumber(pages[i].buf) == 0));
 	SF_ASSERT((type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(BufferGetBlockNumber(pages[i].buf)));
 	appendBinaryStringInfo(ops, (char *) &head, sizeof(head));

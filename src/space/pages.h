@@ -12,6 +12,7 @@
 #include "space/record.h"
 #include "format/change.h"
 #include "format/dictionary.h"
+#include "format/removed.h"
 #include "format/share.h"
 #include "space/share_records.h"
 #include "space/space_internal.h"
@@ -139,6 +140,7 @@ sfi_page_trailer(Page page)
 #define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
 #define SfPageKeys(p)		((SfKeyPage *) PageGetContents(p))
 #define SfPageDictionary(p)	((SfDictionaryPage *) PageGetContents(p))
+#define SfPageRemoved(p)	((SfRemovedPage *) PageGetContents(p))
 #define SfPageShare(p)		((SfSharePage *) PageGetContents(p))
 #define SfPageAdviceBucket(p)	((SfAdviceBucket *) PageGetContents(p))
 

@@ -82,11 +82,25 @@ extern bool sfi_pending_has_ended(const SfPendEntry *entry, bool committed);
 
 #define SF_RESOLVE_MAPS	16		/* map pages in one record */
 
+/* What the resolver keeps of what it could set free (history.c). */
+typedef struct SfKeeping
+{
+	bool		keeps;			/* else nothing */
+	bool		stays;			/* nothing of it ends in this walk */
+	int64		retention_us;	/* for how long */
+	uint64		most_sectors;	/* and so much of it */
+	int64		now_us;			/* sfi_history_time() */
+	int64		stamp_us;		/* the same, but not before any record of a
+								 * removed value */
+	uint64		ended_fxid;		/* but nothing of transactions below that one */
+} SfKeeping;
+
 typedef struct SfPageWork
 {
 	Relation	rel;
 	uint32		page;
 	SfHorizon	horizon;
+	SfKeeping	keeping;
 	int			n;				/* entries as read; only more can be added */
 	SfPendEntry entries[SF_PENDING_MAX];
 	SfMap		left[SF_RESOLVE_MAPS];	/* maps of the record, as its clears
@@ -106,6 +120,14 @@ extern void sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *e
  * queue.  DATA_CORRUPTED at a damaged pending page; others are passed over.
  */
 extern bool sfi_references_resolve(SfPageWork *work, SfSegment *seg);
+
+/* Is space that an entry would set free to be kept instead?  The verdict on it is FREE. */
+static inline bool
+sfi_pending_is_to_keep(const SfPageWork *work, const SfPendEntry *entry)
+{
+	return work->keeping.keeps && sf_format_pend_kind(entry->kind)->is_kept &&
+		entry->outcome != SF_OUTCOME_KEPT && entry->fxid >= work->keeping.ended_fxid;
+}
 
 /* Is it known of a transaction that it aborted, or ended in a crash? */
 extern bool sfi_pending_transaction_aborted(uint64 fxid);

@@ -50,7 +50,10 @@ typedef enum SfPagesReason
 	SF_PAGES_ADVICE,			/* a bucket; or header, and buckets: one is
 								 * made */
 	SF_PAGES_MARK,				/* inode page: whose the map of that root is */
-	SF_LAST_REASON = SF_PAGES_MARK,
+	SF_PAGES_HISTORY,			/* header, pending and history pages: entries
+								 * are kept, or kept for long enough */
+	SF_PAGES_REMOVED,			/* header, pages of removed values */
+	SF_LAST_REASON = SF_PAGES_REMOVED,
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */

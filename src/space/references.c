@@ -19,6 +19,9 @@
  * committed transaction do, by FREE entries: as many as one pending page takes in each
  * record, while REAP counts how many went.  With the last ones the cells become free.
  *
+ * Where the column keeps removed values for a time, their references are kept, and the record with
+ * them.  So its space needs not be kept once more: these entries say KEPT.
+ *
  * An entry that does not fit the record at its cell, or would bring its count below 0,
  * changes nothing but goes itself (WARNING; securefile_check() finds the count wrong).
  *
@@ -194,7 +197,7 @@ let_die(Counting *counting, uint32 cell, int pending_at)
 	SF_ASSERT(entry->kind == SF_PEND_REF_DROP || entry->kind == SF_PEND_REF_ADD);
 	entry->kind = SF_PEND_REAP;
 	entry->count = 0;
-	entry->outcome = SF_OUTCOME_COMMITTED;
+	entry->outcome = SF_OUTCOME_KEPT;
 	put = (SfPendPut) {*entry, index};
 	sfi_change_op(pending_at, SF_OP_PEND_PUT, &put, sizeof(put));
 	keep_entry(counting, index);
@@ -346,7 +349,7 @@ find_owned(void *arg)
 static SfPendEntry
 freed_entry(const SfOwned *owned, int i, const SfPendEntry *reap)
 {
-	SfPendEntry entry = {.fxid = reap->fxid, .outcome = SF_OUTCOME_COMMITTED};
+	SfPendEntry entry = {.fxid = reap->fxid, .outcome = SF_OUTCOME_KEPT};
 
 	SF_ASSERT(reap->kind == SF_PEND_REAP && i >= 0 && i < owned->nruns + owned->npages);
 	if (i < owned->nruns)

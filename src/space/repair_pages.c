@@ -213,7 +213,16 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	header->total_sectors = repair.lower_end ? repair.total_sectors :
 		Max(header->total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
+	{
 		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
+		header->history_head = header->history_tail = 0;
+		header->kept_sectors = 0;
+	}
+	if (repair.forget_removed)
+	{
+		header->removed_head = header->removed_tail = header->removed_unknown = 0;
+		header->removed_pages = 0;
+	}
 	if (repair.change_dictionary)
 	{
 		header->dictionary = repair.dictionary;

@@ -31,9 +31,10 @@
  * keys: make both key pages say that, and the header name them; pages 0 are new ones.
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
  * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
- * behind which there are no files; forget_lists: no pending pages, no free
- * pages any more; forget_advice: no advice on duplicates.  Its pages are nobody's then: the
- * caller sets such pages free, and knows which of them are in a list of free pages already.
+ * behind which there are no files; forget_lists: no pending, history
+ * and free pages any more; forget_removed: no records of removed values; forget_advice: no advice
+ * on duplicates.  These pages are nobody's then: the caller sets such pages free, and knows which
+ * of them are in a list of free pages already.
  */
 typedef struct SfHeaderRepair
 {
@@ -44,6 +45,7 @@ typedef struct SfHeaderRepair
 	bool		lower_next_page;
 	bool		lower_end;
 	bool		forget_lists;
+	bool		forget_removed;
 	bool		change_dictionary;	/* dictionary becomes the newest one .. */
 	uint32		dictionary;		/* .. its first page, or 0 */
 	uint32		last_dictionary;	/* numbers have been given out up to it */

@@ -23,6 +23,8 @@
  *	 5	inode pages are freed one by one, since the header page changes with each;
  *	 6	a page without entries leaves the queue, unless it is the last one.
  *
+ * In a column with a retention, what could be set free is kept first (history.c).
+ *
  * The copy stays right without the lock, because indexes of entries do not change:
  * writers add behind, and only the resolver removes.  After each record the same
  * entries are taken out of the copy (run_batch()).
@@ -37,6 +39,7 @@
 
 #include "access/transam.h"
 #include "miscadmin.h"
+#include "space/history_internal.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
@@ -310,6 +313,7 @@ resolve_page(SfPageWork *work, SfSegment *seg, uint32 *next, bool *again)
 	UnlockReleaseBuffer(buf);
 	work->stats->entries_seen += work->n;
 
+	sfi_history_keep(work, seg);
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -381,7 +385,7 @@ note_unresolved(SfPageWork *work)
 		FullTransactionId fxid = FullTransactionIdFromU64(work->entries[i].fxid);
 		FullTransactionId *oldest = &work->stats->oldest_unresolved;
 
-		if (work->entries[i].outcome == SF_OUTCOME_COMMITTED)
+		if (work->entries[i].outcome != SF_OUTCOME_UNKNOWN)
 			continue;
 		if (!FullTransactionIdIsValid(*oldest) || FullTransactionIdPrecedes(fxid, *oldest))
 			*oldest = fxid;
@@ -411,6 +415,10 @@ resolve_queue(SfPageWork *work, SfSegment *seg)
 	 * is a little old frees a little less.
 	 */
 	work->horizon = sfi_pending_horizon();
+	sfi_history_begin(work, seg);
+	(void) sfi_history_expire(work, seg);
+	if (work->keeping.keeps)
+		sfi_removed_note_ends(rel, work->horizon, work->stats);
 	for (work->page = sfi_header(rel).pending_head; work->page != SF_NO_PAGE;
 		 work->page = next)
 	{
@@ -425,7 +433,18 @@ resolve_queue(SfPageWork *work, SfSegment *seg)
 		if (++nstay > RelationGetNumberOfBlocks(rel))
 			sfi_page_report_damaged(rel, prev, "The list of pending pages leads back to it.");
 	}
-	return again;
+	/* too much may have come to what is kept */
+	return sfi_history_expire(work, seg) || again;
+}
+
+static SfPageWork *
+begin_work(Relation rel, SfMaintain *stats)
+{
+	SfPageWork *work = palloc(sizeof(SfPageWork));
+
+	work->rel = rel;
+	work->stats = stats;
+	return work;
 }
 
 bool
@@ -441,9 +460,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	}
 	if (wait && !SF_BREAKS(rule_1))
 		LockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
-	work = palloc(sizeof(SfPageWork));
-	work->rel = rel;
-	work->stats = stats;
+	work = begin_work(rel, stats);
 	/* what a dead share record owned comes to the end of the queue */
 	while (resolve_queue(work, seg))
 		CHECK_FOR_INTERRUPTS();
@@ -451,6 +468,26 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	UnlockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
 	sfi_segment_close(rel);
 	return true;
+}
+
+void
+sf_space_purge(SfSegment *seg, int64 until_us, SfMaintain *stats)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	SfPageWork *work = begin_work(rel, stats);
+	SfHeader	h;
+	int64		now_us;
+
+	LockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
+	work->horizon = sfi_pending_horizon();
+	h = sfi_header(rel);
+	now_us = sfi_history_time(&h);
+	sfi_history_end(work, Min(until_us, now_us), until_us >= now_us);
+	while (resolve_queue(work, seg))
+		CHECK_FOR_INTERRUPTS();
+	pfree(work);
+	UnlockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
+	sfi_segment_close(rel);
 }
 
 Relation

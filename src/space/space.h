@@ -10,6 +10,7 @@
  * dictionary_pages.h	dictionaries of a segment
  * key_pages.h			wrapped keys of a segment
  * keep.h				space that is kept longer than a snapshot
+ * history.h			space of removed values, kept by a retention, and what it was
  * upgrade.h			databases that pg_upgrade has moved
  * release.h			free runs that go back to the file system
  * shrink_limit.h		how short the data files can become
@@ -274,6 +275,7 @@ typedef struct SfUsage
 	uint64		file_bytes;
 	uint64		live_bytes;
 	uint64		pending_bytes;
+	uint64		retained_bytes; /* of the pending ones, kept by a retention */
 	uint64		free_bytes;
 	uint64		reserved_bytes; /* of the free ones, lent to processes: 0
 								 * unless sfi_full_refuse() has asked */
@@ -285,9 +287,10 @@ extern SfUsage sf_space_usage(SfSegment *seg);
 
 /*
  * Behind the last sector that pending entries of transactions name which have an id below that one
- * and have not ended, prepared ones among them; 0: there is none.  DATA_CORRUPTED.
+ * and have not ended, prepared ones among them; 0: there is none.  *kept_end: the same of what a
+ * retention keeps.  DATA_CORRUPTED.
  */
-extern uint64 sf_space_held_end(SfSegment *seg, uint64 before);
+extern uint64 sf_space_held_end(SfSegment *seg, uint64 before, uint64 *kept_end);
 
 /*
  * Are all sectors of a run marked used?  (stale locator against corruption)  None
@@ -298,7 +301,8 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run, bool or_lent);
 
 /*
  * Does a pending entry free sectors of a run, or (is_page) a page, as soon as nobody can need
- * it?  Reads the whole queue.  DATA_CORRUPTED.  Not for a retained segment.
+ * it?  Reads the whole queue, but not what a retention keeps.  DATA_CORRUPTED.  Not for a retained
+ * segment.
  */
 extern bool sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool is_page);
 

@@ -8,6 +8,7 @@
  * pages.h				pages of the segment relation and their changes
  * reserve.h			free space: growth, lending, parked regions
  * pending.h			the pending queue, and what becomes of its entries
+ * history_internal.h	what is kept of it for a time
  * storage.h			storage that is made, copied, kept, dropped, adopted
  * record.h				WAL records
  *
@@ -45,6 +46,8 @@
  * quota.c				how long a segment may become
  * grow.c				longer and shorter data files
  * pending.c			the pending queue: entries are added
+ * removed_pages.c		records of removed values
+ * history.c			space of removed values that is kept for a time
  * references.c			the pending queue: references to share records are counted down
  * resolve.c			the pending queue: entries are taken out, space becomes free
  * space_usage.c		what other rooms ask of pages: contents, used bits, sums
@@ -87,9 +90,9 @@
  *		one was quicker: a lending never grows twice for itself.
  *
  * Lock order: growth lock, resolver lock (heavyweight page locks of the segment relation),
- * header page, pending pages in queue order, share pages, a bucket of the advice, inode and
- * free pages, map pages ascending; the LWLocks of dispenser, proved blocks and parked regions are
- * leaves.
+ * header page, pending pages in queue order, history pages and pages of removed values likewise,
+ * share pages, a bucket of the advice, inode and free pages, map pages ascending; the LWLocks of
+ * dispenser, proved blocks and parked regions are leaves.
  *
  *-------------------------------------------------------------------------
  */

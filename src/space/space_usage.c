@@ -50,6 +50,9 @@ typedef struct Pending
 	RunList		waiting;		/* share records, by the start of their
 								 * entries, and references that will be taken
 								 * away */
+	bool		in_history;		/* the entries are those of history pages: */
+	RunList		kept;			/* what they name */
+	RunList		kept_waiting;	/* likewise of share records */
 } Pending;
 
 static void
@@ -77,6 +80,9 @@ add_pending(const SfPendEntry *entry, void *arg)
 		add_run(&pending->runs, run);
 	else if (entry->kind != SF_PEND_SHARE_NEW)
 		add_run(&pending->waiting, run);
+	if (!pending->in_history)
+		return;
+	add_run(sf_pend_is_run(entry->kind) ? &pending->kept : &pending->kept_waiting, run);
 }
 
 /* By their start, for qsort() and bsearch(). */
@@ -112,18 +118,19 @@ union_sectors(RunList *list)
 }
 
 /*
- * Show the entries of all pending pages.  Each page is locked before the lock
- * of the one that points to it is given up: the resolver takes empty pages out
- * of the queue meanwhile.
+ * Show the entries of all pending pages, or of all history pages.  Each page is locked before the
+ * lock of the one that points to it is given up: the resolver takes pages out of the lists
+ * meanwhile.
  */
 static void
-read_pending(Relation rel, VisitEntry visit, void *arg)
+read_list(Relation rel, bool history, VisitEntry visit, void *arg)
 {
 	Buffer		held = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
-	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
+	const SfHeader *h = SfPageHeader(BufferGetPage(held));
+	uint32		page = history ? h->history_head : h->pending_head;
 	uint32		limit = 2 * RelationGetNumberOfBlocks(rel); /* even if it moves */
 
-	while (page != SF_NO_PAGE)
+	while (page != SF_NO_PAGE && page != 0)
 	{
 		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
 		const SfPending *pending = SfPagePending(BufferGetPage(buf));
@@ -137,6 +144,17 @@ read_pending(Relation rel, VisitEntry visit, void *arg)
 			sfi_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
 	}
 	UnlockReleaseBuffer(held);
+}
+
+/*
+ * Both.  A page that goes from the one to the other meanwhile is shown twice, which is better than
+ * not at all.
+ */
+static void
+read_pending(Relation rel, VisitEntry visit, void *arg)
+{
+	read_list(rel, true, visit, arg);
+	read_list(rel, false, visit, arg);
 }
 
 /* ---- the map ---- */
@@ -240,13 +258,29 @@ runs_of(SfSegment *seg, const SfShareRecord *record)
 	return owned;
 }
 
+/* Is a reference to the record kept? */
+static bool
+is_kept(const Pending *pending, SfShareId id)
+{
+	const SfRun key = {sf_share_to_start(id), 0};
+
+	return pending->kept_waiting.n > 0 &&
+		bsearch(&key, pending->kept_waiting.runs, pending->kept_waiting.n, sizeof(SfRun),
+				cmp_runs) != NULL;
+}
+
 /* Add the space of an object that leaves, but for the runs that are in the queue already. */
 static void
-add_leaving(Pending *pending, const SfOwned *owned, uint32 given_back)
+add_leaving(Pending *pending, const SfOwned *owned, uint32 given_back, bool kept)
 {
 	for (int i = given_back; i < owned->nruns; i++)
-		if (sf_format_is_possible_run(owned->runs[i].start, owned->runs[i].nsectors))
-			add_run(&pending->runs, owned->runs[i]);
+	{
+		if (!sf_format_is_possible_run(owned->runs[i].start, owned->runs[i].nsectors))
+			continue;
+		add_run(&pending->runs, owned->runs[i]);
+		if (kept)
+			add_run(&pending->kept, owned->runs[i]);
+	}
 }
 
 /*
@@ -270,7 +304,7 @@ count_share(SfSegment *seg, SfShareId id, const SfShareRecord *record, Pending *
 	owned = runs_of(seg, record);
 	SF_ASSERT(given_back == 0 || record->state == SF_SHARE_DEAD);
 	if (leaves)
-		add_leaving(pending, &owned, given_back);
+		add_leaving(pending, &owned, given_back, is_kept(pending, id));
 	if (is_had)
 		usage->saved_bytes += (record->references - UINT64CONST(1)) *
 			sf_sectors_to_bytes(sf_space_owned_sectors(&owned));
@@ -304,6 +338,7 @@ read_shares(SfSegment *seg, Relation rel, Pending *pending, SfUsage *usage)
 	uint32		limit = RelationGetNumberOfBlocks(rel);
 
 	sum_waiting(&pending->waiting);
+	sum_waiting(&pending->kept_waiting);
 	while (page != 0 && page != SF_NO_PAGE)
 	{
 		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_SHARE, BUFFER_LOCK_SHARE);
@@ -339,13 +374,19 @@ sf_space_usage(SfSegment *seg)
 	uint64		used;
 	uint64		pending;
 
-	read_pending(rel, add_pending, &sum);
+	sum.in_history = true;
+	read_list(rel, true, add_pending, &sum);
+	sum.in_history = false;
+	read_list(rel, false, add_pending, &sum);
 	read_shares(seg, rel, &sum, &usage);
 	used = sfi_used_sectors(rel, total);
 	/* the two are not one snapshot; keep the sum right under load */
 	pending = Min(union_sectors(&sum.runs), used);
+	usage.retained_bytes = sf_sectors_to_bytes(Min(union_sectors(&sum.kept), pending));
 	free_list(&sum.runs);
 	free_list(&sum.waiting);
+	free_list(&sum.kept);
+	free_list(&sum.kept_waiting);
 
 	usage.file_bytes = sf_sectors_to_bytes(total);
 	usage.live_bytes = sf_sectors_to_bytes(used - pending);
@@ -397,6 +438,7 @@ typedef struct Held
 typedef struct HeldList
 {
 	uint64		before;			/* of transactions with an id below that */
+	uint64		kept_end;		/* behind what a retention keeps */
 	Held	   *held;
 	int64		n;
 	int64		size;
@@ -411,6 +453,11 @@ note_held(const SfPendEntry *entry, void *arg)
 
 	if (!sf_pend_is_run(entry->kind) || entry->fxid >= list->before)
 		return;
+	if (entry->outcome == SF_OUTCOME_KEPT)
+	{
+		list->kept_end = Max(list->kept_end, end);
+		return;
+	}
 	if (list->n > 0 && list->held[list->n - 1].fxid == entry->fxid)
 	{
 		list->held[list->n - 1].end = Max(list->held[list->n - 1].end, end);
@@ -422,13 +469,14 @@ note_held(const SfPendEntry *entry, void *arg)
 }
 
 uint64
-sf_space_held_end(SfSegment *seg, uint64 before)
+sf_space_held_end(SfSegment *seg, uint64 before, uint64 *kept_end)
 {
 	HeldList	list = {.before = before};
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		end = 0;
 
 	read_pending(rel, note_held, &list);
+	*kept_end = list.kept_end;
 	for (int64 i = 0; i < list.n; i++)
 		if (list.held[i].end > end &&
 			sf_base_transaction_end(list.held[i].fxid) == SF_END_RUNNING)
@@ -455,7 +503,10 @@ match_place(const SfPendEntry *entry, void *arg)
 	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
 	Place	   *place = arg;
 
-	if (!kind->is_alloc && (place->is_page ? kind->is_page : sf_pend_is_run(entry->kind)) &&
+	/* what is kept is listed by itself */
+	if (kind->is_alloc || entry->outcome == SF_OUTCOME_KEPT)
+		return;
+	if ((place->is_page ? kind->is_page : sf_pend_is_run(entry->kind)) &&
 		entry->start < place->start + place->count && place->start < entry->start + entry->count)
 		place->found = true;
 }

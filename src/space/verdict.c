@@ -97,7 +97,7 @@ sfi_pending_horizon(void)
 static SfTransactionEnd
 outcome_of_entry(const SfPendEntry *entry, SfHorizon horizon)
 {
-	if (entry->outcome == SF_OUTCOME_COMMITTED)
+	if (entry->outcome != SF_OUTCOME_UNKNOWN)
 		return SF_END_COMMITTED;
 	return sf_base_transaction_end_at(entry->fxid, horizon.next, horizon.clog);
 }
@@ -133,7 +133,7 @@ sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon)
 				return SF_VERDICT_DROP;
 			if (entry->fxid < horizon.removable)
 				return SF_VERDICT_FREE;
-			return entry->outcome == SF_OUTCOME_COMMITTED ? SF_VERDICT_WAIT : SF_VERDICT_COMMITTED;
+			return entry->outcome != SF_OUTCOME_UNKNOWN ? SF_VERDICT_WAIT : SF_VERDICT_COMMITTED;
 	}
 	pg_unreachable();
 }
@@ -150,7 +150,7 @@ sfi_pending_has_ended(const SfPendEntry *entry, bool committed)
 	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	bool		ended;
 
-	if (entry->outcome == SF_OUTCOME_COMMITTED)
+	if (entry->outcome != SF_OUTCOME_UNKNOWN)
 		return committed;
 	if (entry->fxid >= next || TransactionIdIsCurrentTransactionId(xid) ||
 		TransactionIdIsInProgress(xid))

@@ -112,6 +112,8 @@ static const char *const reasons[] = {
 	[SF_PAGES_REAP] = "REAP",
 	[SF_PAGES_ADVICE] = "ADVICE",
 	[SF_PAGES_MARK] = "MARK",
+	[SF_PAGES_HISTORY] = "HISTORY",
+	[SF_PAGES_REMOVED] = "REMOVED",
 };
 
 /* The name of a reason; NULL: there is no such reason. */

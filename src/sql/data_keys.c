@@ -32,6 +32,7 @@
 #include "miscadmin.h"
 #include "read/read.h"
 #include "rows/rows.h"
+#include "space/history.h"
 #include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -68,12 +69,8 @@ key_of_value(Datum value, uint16 *key_id)
 }
 
 static void
-count_key_of(KeyCounts *counts, const SfCheckColumn *column, Datum value)
+count_key(KeyCounts *counts, const SfCheckColumn *column, uint16 key_id)
 {
-	uint16		key_id;
-
-	if (!key_of_value(value, &key_id))
-		return;
 	if (key_id > SF_DATA_KEYS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -81,6 +78,46 @@ count_key_of(KeyCounts *counts, const SfCheckColumn *column, Datum value)
 						column->name, column->table, key_id),
 				 errhint("Run securefile_check() on the column.")));
 	counts->values[key_id]++;
+}
+
+static void
+count_key_of(KeyCounts *counts, const SfCheckColumn *column, Datum value)
+{
+	uint16		key_id;
+
+	if (key_of_value(value, &key_id))
+		count_key(counts, column, key_id);
+}
+
+/* Removed values that are counted. */
+typedef struct KeptCounts
+{
+	KeyCounts  *counts;
+	const SfCheckColumn *column;
+} KeptCounts;
+
+/* An SfRemovedVisit. */
+static bool
+count_key_of_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *arg)
+{
+	const KeptCounts *kept = arg;
+	struct varlena *datum = palloc(record->head.value_bytes);
+
+	memcpy(datum, record->bytes + record->head.key_bytes, record->head.value_bytes);
+	count_key(kept->counts, kept->column, sf_read_key_id(datum));
+	pfree(datum);
+	return true;
+}
+
+/* Add the removed values that the column keeps: a read of one of them needs its key. */
+static void
+count_kept_keys(const SfCheckColumn *column, SfSegment *seg, KeyCounts *counts)
+{
+	KeptCounts	kept = {counts, column};
+	int64		retention_us = sf_space_column(seg)->options.retention_us;
+
+	if (retention_us > 0)
+		sf_space_visit_removed(seg, retention_us, count_key_of_removed, &kept);
 }
 
 /*
@@ -196,6 +233,8 @@ securefile_keys(PG_FUNCTION_ARGS)
 
 	/* after the rows: whatever key they have is there now */
 	seg = sf_check_open_segment(column, AccessShareLock);
+	if (scan)
+		count_kept_keys(column, seg, &counts);
 	n = sf_keys_show(seg, &keys);
 	SF_ASSERT(n <= SF_DATA_KEYS_MAX);
 	sf_space_release(seg);

@@ -29,7 +29,7 @@ PG_FUNCTION_INFO_V1(securefile_column_info);
 PG_FUNCTION_INFO_V1(securefile_object_bytes);
 PG_FUNCTION_INFO_V1(securefile_column_ratio);
 
-#define USAGE_COLUMNS	11
+#define USAGE_COLUMNS	12
 #define INFO_COLUMNS	6
 
 /* ---- securefile_usage(table regclass, column name) ---- */
@@ -41,6 +41,7 @@ add_usage(SfUsage *sum, SfUsage usage)
 	sum->file_bytes += usage.file_bytes;
 	sum->live_bytes += usage.live_bytes;
 	sum->pending_bytes += usage.pending_bytes;
+	sum->retained_bytes += usage.retained_bytes;
 	sum->free_bytes += usage.free_bytes;
 	sum->metadata_bytes += usage.metadata_bytes;
 	sum->shared_objects += usage.shared_objects;
@@ -106,6 +107,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 	values[8] = Int64GetDatum(sum.references);
 	values[9] = Int64GetDatum(sum.saved_bytes);
 	values[10] = Int64GetDatum(disk_bytes);
+	values[11] = Int64GetDatum(sum.retained_bytes);
 	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }
 

@@ -51,6 +51,7 @@
 #include "write/write_internal.h"
 
 #define FIRST_FACTS		16
+#define MOST_KEPT_AT_ONCE	(1024 * 1024 / SF_SECTOR_SIZE)
 #define LOOK_BACK		8		/* notes: columns and partitions that are
 								 * written by turns */
 
@@ -114,21 +115,31 @@ reserve_notes(NoteList *list, int64 n)
 	return true;
 }
 
+static bool
+names_pages(SfNoteKind kind)
+{
+	return kind == SF_NOTE_FREE_PAGE || kind == SF_NOTE_FREE_PAGE_NOW;
+}
+
 /*
  * Does a run go on where a note ends?  Merged ones stay on one map page.  Pages are noted
  * one by one, as their entries are.  Of references: are they to the same record?  Their
- * number is added up like a length.
+ * number is added up like a length.  What a retention keeps ends entry by entry, so that there
+ * entries of several values stay short.
  */
 static bool
 touches(SfNoteKind kind, const Note *note, const SfSegment *seg, SfRun run)
 {
 	SF_ASSERT(note->run.nsectors > 0 && run.nsectors > 0);
-	if (kind == SF_NOTE_FREE_PAGE)
+	if (names_pages(kind))
 		return false;
 	if (kind == SF_NOTE_REF_DROP)
 		return note->seg == seg && note->run.start == run.start;
-	return note->seg == seg && note->run.start + note->run.nsectors == run.start &&
-		sf_same_map(note->run.start, run.start);
+	if (note->seg != seg || note->run.start + note->run.nsectors != run.start ||
+		!sf_same_map(note->run.start, run.start))
+		return false;
+	return kind != SF_NOTE_FREE || note->run.nsectors + run.nsectors <= MOST_KEPT_AT_ONCE ||
+		!sfi_write_retains(note->seg);
 }
 
 /* Add a run to a list, to one of the last notes if it continues that. */
@@ -177,7 +188,7 @@ current_list(SfNoteKind kind)
 void
 sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n)
 {
-	SF_ASSERT(kind != SF_NOTE_FREE_PAGE);
+	SF_ASSERT(!names_pages(kind));
 	for (int i = 0; i < n; i++)
 	{
 		SF_ASSERT(sf_format_is_possible_run(runs[i].start, runs[i].nsectors));
@@ -186,12 +197,13 @@ sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n)
 }
 
 void
-sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
+sfi_ledger_add_pages(SfNoteKind kind, SfSegment *seg, const uint32 *pages, int n)
 {
+	SF_ASSERT(names_pages(kind));
 	for (int i = 0; i < n; i++)
 	{
 		SF_ASSERT(sf_is_dynamic_page(pages[i]));
-		add(current_list(SF_NOTE_FREE_PAGE), SF_NOTE_FREE_PAGE, seg, (SfRun) {pages[i], 1});
+		add(current_list(kind), kind, seg, (SfRun) {pages[i], 1});
 	}
 }
 
@@ -371,6 +383,8 @@ static const SfPendKind pend_kinds[SF_NOTE_KINDS] = {
 	[SF_NOTE_ALLOC] = SF_PEND_ALLOC,
 	[SF_NOTE_FREE] = SF_PEND_FREE,
 	[SF_NOTE_FREE_PAGE] = SF_PEND_FREE_PAGE,
+	[SF_NOTE_FREE_NOW] = SF_PEND_FREE_NOW,
+	[SF_NOTE_FREE_PAGE_NOW] = SF_PEND_FREE_PAGE_NOW,
 	[SF_NOTE_REF_DROP] = SF_PEND_REF_DROP,
 };
 
@@ -526,6 +540,7 @@ void
 sf_write_at_subcommit(int level)
 {
 	SF_ASSERT(level > 1 && (nlevels == 0 || levels[nlevels - 1].level <= level));
+	sfi_removals_at_subcommit(level);
 
 	/*
 	 * The xid of a level stays that of the child: an entry that carries it
@@ -544,6 +559,7 @@ sf_write_at_subcommit(int level)
 void
 sf_write_at_subabort(int level)
 {
+	sfi_removals_at_subabort(level);
 	for (; nlevels > 0 && levels[nlevels - 1].level >= level; nlevels--)
 		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 		{

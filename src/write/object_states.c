@@ -129,12 +129,15 @@ static void
 note_lost_pages(const SfObject *object)
 {
 	const SfObjectLists *lists = object->lists;
+	SfNoteKind	kind;
 
 	if (lists == NULL)
 		return;
+	/* nobody else has ever seen them */
+	kind = sfi_write_retains(object->seg) ? SF_NOTE_FREE_PAGE_NOW : SF_NOTE_FREE_PAGE;
 	if (object->state < SF_OBJECT_CONFIRMED)
-		sfi_ledger_add_pages(object->seg, lists->pages, lists->npages);
-	sfi_ledger_add_pages(object->seg, lists->orphan_pages, lists->norphan_pages);
+		sfi_ledger_add_pages(kind, object->seg, lists->pages, lists->npages);
+	sfi_ledger_add_pages(kind, object->seg, lists->orphan_pages, lists->norphan_pages);
 }
 
 /*

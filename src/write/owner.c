@@ -276,6 +276,9 @@ typedef struct GivenUp
 	const SfLocator *loc;
 	const SfLocator *successor; /* or NULL */
 	SfShareId	record;			/* owns a private value; page 0: none does */
+	struct varlena *datum;		/* the value */
+	const SfRemoval *removal;	/* how the row has lost it, or NULL */
+	bool		is_listed;		/* for as long as it is kept */
 	SfOwned		unshared;
 } GivenUp;
 
@@ -380,6 +383,18 @@ drop_shared_root(const GivenUp *given, SfSegment *seg)
 }
 
 /*
+ * Is the space of a value nothing that a retention has to keep?  It is not to be listed, and is of
+ * the first generation, so no older version of it can be.  The reference of a shared value may be
+ * that of an older version, which is listed.
+ */
+static bool
+is_never_kept(const GivenUp *given, SfSegment *seg)
+{
+	return !given->is_listed && given->loc->generation == 1 &&
+		!(given->loc->flags & SF_LOC_SHARED) && sfi_write_retains(seg);
+}
+
+/*
  * Note as freed what a value owns and does not share with its successor.  Its locator was
  * made by its segment, so what it says about space is true.  Damage frees nothing: the row
  * goes, the space stays until securefile_repair().
@@ -388,6 +403,7 @@ static void
 free_owned(GivenUp *given, SfSegment *seg)
 {
 	ErrorData  *edata = try_find_unshared(given);
+	bool		now = is_never_kept(given, seg);
 
 	if (edata != NULL)
 	{
@@ -399,8 +415,10 @@ free_owned(GivenUp *given, SfSegment *seg)
 		drop_shared_root(given, seg);
 		return;
 	}
-	sfi_ledger_add_runs(SF_NOTE_FREE, seg, given->unshared.runs, given->unshared.nruns);
-	sfi_ledger_add_pages(seg, given->unshared.pages, given->unshared.npages);
+	sfi_ledger_add_runs(now ? SF_NOTE_FREE_NOW : SF_NOTE_FREE, seg, given->unshared.runs,
+						given->unshared.nruns);
+	sfi_ledger_add_pages(now ? SF_NOTE_FREE_PAGE_NOW : SF_NOTE_FREE_PAGE, seg,
+						 given->unshared.pages, given->unshared.npages);
 	sf_space_free_owned(&given->unshared);
 }
 
@@ -447,7 +465,12 @@ free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
 	if (problem != NULL)
 		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
 	else
+	{
+		given->is_listed = given->removal != NULL;
 		free_genuine(given);
+		if (given->is_listed)
+			sfi_removals_add(sfi_write_segment(given->seg), given->datum, given->removal);
+	}
 }
 
 /* Does the value that comes into a row share space with the one that goes? */
@@ -460,11 +483,12 @@ is_successor(const SfLocator *loc, struct varlena *datum)
 }
 
 void
-sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *next)
+sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *next,
+			  const SfRemoval *removal)
 {
 	SfLocator	loc;
 	SfLocator	next_loc;
-	GivenUp		given = {.loc = &loc};
+	GivenUp		given = {.loc = &loc, .datum = datum, .removal = removal};
 	const char *problem = sf_object_decode(datum, &loc);
 	Made		made;
 
@@ -484,6 +508,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 	else
 		free_old(table_oid, attnum, &given, problem);
 	sfi_ledger_bound();
+	sfi_removals_bound();
 }
 
 /* ---- what pre-commit has to log ---- */
@@ -501,6 +526,7 @@ sfi_owner_log(void)
 	sfi_objects_collect();
 	sfi_shares_settle();
 	sfi_ledger_log();
+	sfi_removals_log();
 }
 
 void
@@ -510,4 +536,5 @@ sfi_owner_reset(void)
 	sfi_shares_reset();
 	sfi_plain_reset();
 	sfi_ledger_reset();
+	sfi_removals_reset();
 }

@@ -113,6 +113,13 @@ sfi_write_segment(SfSegment *seg)
 }
 
 bool
+sfi_write_retains(SfSegment *seg)
+{
+	SF_ASSERT(!seg->retained);
+	return sf_space_column(seg)->options.retention_us > 0;
+}
+
+bool
 sfi_work_has_segments(void)
 {
 	return nsegments > 0;

@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "config/config.h"
+#include "format/removed.h"
 #include "object/object.h"
 #include "space/share_records.h"
 #include "space/space.h"
@@ -197,11 +198,22 @@ extern bool sf_write_is_confirmed(struct varlena *datum);
  * A row went away (AFTER trigger): free the object's space if this (sub)transaction
  * commits, once no snapshot needs it.  A locator of another table or column is ignored.
  * WARNING, and nothing freed, when the value is damaged.  next: the STORED value that
- * the row has now, or NULL; what the two share stays.  Opens the segment if the
- * value is an older transaction's, and may log entries early.
+ * the row has now, or NULL; what the two share stays.  removal, or NULL: how the row has lost a
+ * value of another transaction, to be listed as long as its space is kept.  Opens the segment if
+ * the value is an older transaction's, and may log entries early.
  */
+typedef struct SfRemoval
+{
+	SfRemovedKind kind;
+	const char *key;			/* of the row, JSON; NULL: none */
+	int			key_bytes;		/* at most SF_REMOVED_KEY_MAX */
+} SfRemoval;
+
 extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum,
-						  struct varlena *next);
+						  struct varlena *next, const SfRemoval *removal);
+
+/* Has this transaction removed values that will be listed?  Never throws. */
+extern bool sf_write_has_removed(SfStorage storage);
 
 /*
  * Has this transaction stored or freed anything that its end must note in that storage,

@@ -14,6 +14,7 @@
  * plain_states.c	states of objects of which there is nothing else to know
  * shares.c			share records that were made or counted up; their rows
  * ledger.c			what is to be logged, by nest level; in bounded memory
+ * removals.c		which values rows have lost, in columns that keep them
  * work.c			memory, copies of segments, may anything still be added
  * commit.c			the order of things at the end of a transaction
  *
@@ -65,6 +66,9 @@ extern void *sfi_write_make_room(void *array, int64 n, int64 *size, Size item);
  * one of a column, not one retained for logical decoding.  ERROR when there is no memory.
  */
 extern SfSegment *sfi_write_segment(SfSegment *seg);
+
+/* Does the column of a segment keep what its rows lose? */
+extern bool sfi_write_retains(SfSegment *seg);
 
 /*
  * Has the transaction a copy of a segment?  If not it has noted nothing, since all notes are
@@ -311,10 +315,12 @@ typedef enum SfNoteKind
 	SF_NOTE_ALLOC,
 	SF_NOTE_FREE,
 	SF_NOTE_FREE_PAGE,
+	SF_NOTE_FREE_NOW,			/* as these two, but no retention keeps it */
+	SF_NOTE_FREE_PAGE_NOW,
 	SF_NOTE_REF_DROP,
 } SfNoteKind;
 
-#define SF_NOTE_KINDS	4
+#define SF_NOTE_KINDS	6
 
 /*
  * Note runs, pages, or references that are lost, at the current nest level; gives it an xid.
@@ -322,7 +328,7 @@ typedef enum SfNoteKind
  * takes back.
  */
 extern void sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n);
-extern void sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
+extern void sfi_ledger_add_pages(SfNoteKind kind, SfSegment *seg, const uint32 *pages, int n);
 extern void sfi_ledger_add_drop(SfSegment *seg, SfShareId id, uint32 references);
 
 /*
@@ -338,5 +344,20 @@ extern void sfi_ledger_log(void);
 extern bool sfi_ledger_has(SfStorage storage);
 
 extern void sfi_ledger_reset(void);
+
+/* ---- removals.c ---- */
+
+/*
+ * Note that a row has lost a value, at the current nest level.  ERROR when there is no memory.
+ * bound: log what is noted, when that is much.  log: at pre-commit, all of it.
+ */
+extern void sfi_removals_add(SfSegment *seg, struct varlena *value, const SfRemoval *removal);
+extern void sfi_removals_bound(void);
+extern void sfi_removals_log(void);
+
+/* A subtransaction of that level ends; and the transaction.  None throws. */
+extern void sfi_removals_at_subcommit(int level);
+extern void sfi_removals_at_subabort(int level);
+extern void sfi_removals_reset(void);
 
 #endif							/* SF_WRITE_INTERNAL_H */

@@ -1,0 +1,543 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.c
+ *	  Space of removed values that is kept for a time (retention).
+ *
+ * A second list of pending pages.  An entry that could be set free goes there instead, and is set
+ * free when its page has come to its end:
+ *
+ *	 header: history_head --------+			 history_tail ----+
+ *								  v							  v
+ *							  page 9 -----> page 4 -----> page 17 -----> none
+ *							  oldest					  entries come here
+ *
+ *	 queue	 --keep-->	last page	... time ...	first page	 --expire-->	queue, and free
+ *
+ * A page takes entries for a part of the retention, and up to a part of what may be kept.  So
+ * what is kept ends in steps, which are small against the whole.  To end a page is one record: it
+ * becomes the first page of the queue, where the resolver meets entries that say of themselves
+ * that they have been kept.
+ *
+ *	 H1	an entry comes here only when it could be set free: its transaction has
+ *		committed, and nobody's snapshot, slot or prepared transaction needs its space;
+ *	 H2	the sectors that the header counts are the sum of those of the pages;
+ *	 H3	an entry that was here is set free without coming here again.
+ *
+ * The order matters.  Two versions of a value share units.  What a row loses with the older one
+ * is what the newer one does not share; so the older one can be read until both have ended.
+ * So all that a version has goes this way, also where nobody can list that version: an older one
+ * may need it.  Only what cannot have an older version is set free at once (FREE_NOW): values
+ * that a move has stored elsewhere, or that were stored and removed in one transaction.
+ *
+ * Space of a shared object stays as long as its references do.  A reference that is kept counts as
+ * a part of it.  The records of removed values count, too: of many small values they may be more
+ * than the values.
+ *
+ * Idea: SecureFiles paper, "uncommitted free space", which is kept here beyond the commit; Oracle's
+ * RETENTION.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "space/history_internal.h"
+#include "space/pages.h"
+#include "space/share_records.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+
+/* A page takes entries for that part of the retention, and of what may be kept. */
+#define PARTS			32
+
+#define PAGE_SECTORS	(BLCKSZ / SF_SECTOR_SIZE)
+
+/* ---- what is to be kept ---- */
+
+/*
+ * The time of what is to be kept now: not before that of the records of removed values that are
+ * there, since a page that ends takes along all records of before.  Records of transactions that
+ * have committed are there.
+ */
+static int64
+stamp(Relation rel, const SfHeader *h)
+{
+	Buffer		buf;
+	int64		time_us;
+
+	if (h->removed_tail == 0)
+		return sfi_removed_time(h, NULL);
+	buf = sfi_page_read(rel, h->removed_tail, SF_PAGE_REMOVED, BUFFER_LOCK_SHARE);
+	time_us = sfi_removed_time(h, SfPageRemoved(BufferGetPage(buf)));
+	UnlockReleaseBuffer(buf);
+	return time_us;
+}
+
+/*
+ * May this transaction have changed the column?  ALTER TABLE and securefile_set_max_size() hold
+ * one of these locks.  Then its options are as it sees them, and may be rolled back: nothing is
+ * to end by them, and what comes is kept.
+ */
+static bool
+is_being_altered(const SfSegment *seg)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, seg->table_oid);
+	return sf_compat_lock_held(&tag, AccessExclusiveLock) ||
+		sf_compat_lock_held(&tag, ShareUpdateExclusiveLock) ||
+		sf_compat_lock_held(&tag, ShareRowExclusiveLock);
+}
+
+void
+sfi_history_begin(SfPageWork *work, SfSegment *seg)
+{
+	const SfOptions *options = &sf_space_column(seg)->options;
+	SfHeader	h = sfi_header(work->rel);
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	work->keeping = (SfKeeping) {.retention_us = options->retention_us};
+	if (options->retention_us == 0 && h.history_head == 0 && h.removed_head == 0)
+		return;
+	work->keeping.now_us = sfi_history_time(&h);
+	work->keeping.stays = is_being_altered(seg);
+	if (options->retention_us == 0 && !work->keeping.stays)
+	{
+		sfi_history_end(work, work->keeping.now_us, true);
+		return;
+	}
+	work->keeping.stamp_us = stamp(work->rel, &h);
+	work->keeping.keeps = true;
+	work->keeping.most_sectors = options->max_bytes / 2 / SF_SECTOR_SIZE;
+	work->keeping.ended_fxid = h.ended_fxid;
+}
+
+/* ---- entries come ---- */
+
+/*
+ * Entries of a pending page that are to be kept: their places there, which ascend, and how much
+ * each of them keeps.
+ */
+typedef struct Keeping
+{
+	int			n;
+	uint16		indexes[SF_PENDING_MAX];
+	uint64		sectors[SF_PENDING_MAX];	/* what each of them keeps */
+} Keeping;
+
+/* What a reference keeps, found by a step that damage may end (an SfBaseStep). */
+typedef struct Charge
+{
+	SfSegment  *seg;
+	const SfPendEntry *entry;
+	uint64		sectors;
+} Charge;
+
+/*
+ * Its part of the space of the object.  Another row may have the object still, and then nothing is
+ * kept that would be free; but all parts together are never more than the object.
+ */
+static void
+charge_reference(void *arg)
+{
+	Charge	   *charge = arg;
+	SfShareId	id = sf_share_of_start(charge->entry->start);
+	SfShareCopy copy;
+
+	if (sf_space_share_read(charge->seg, id, &copy) &&
+		(uint16) copy.record.object_id == id.low_id && copy.record.references > 0)
+		charge->sectors = sf_blocks_to_sectors(copy.record.stored_blocks) *
+			Min(charge->entry->count, copy.record.references) / copy.record.references;
+}
+
+/*
+ * Sectors that an entry keeps from others: those of whole blocks, since a block is lent when all
+ * of it is free; but not of a block that the entry before has counted, which ended at *counted.
+ * What cannot be read counts as nothing: damage of a share page is no reason to free other values
+ * early.
+ */
+static uint64
+sectors_of(SfSegment *seg, const SfPendEntry *entry, uint64 *counted)
+{
+	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
+	Charge		charge = {.seg = seg, .entry = entry};
+	uint64		from;
+	uint64		end;
+
+	if (kind->is_page)
+		return PAGE_SECTORS;
+	if (kind->is_share)
+		return sf_base_guarded_read(charge_reference, &charge) == NULL ? charge.sectors : 0;
+	from = entry->start / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
+	if (from + SF_BLOCK_SECTORS == *counted)
+		from = *counted;
+	end = sf_round_up_block(entry->start + entry->count);
+	*counted = end;
+	return end > from ? end - from : 0;
+}
+
+/*
+ * Collect them, before anything is locked: for a verdict the commit log may have to be read.  The
+ * indexes stay right, as those of resolve.c do: others only add entries behind.
+ */
+static void
+collect_kept(SfPageWork *work, SfSegment *seg, Keeping *keeping)
+{
+	uint64		counted = 0;
+
+	keeping->n = 0;
+	for (int i = 0; i < work->n; i++)
+	{
+		const SfPendEntry *entry = &work->entries[i];
+
+		if (sf_format_entry_problem(entry) != NULL || !sfi_pending_is_to_keep(work, entry) ||
+			sfi_pending_verdict(entry, work->horizon) != SF_VERDICT_FREE)
+			continue;
+		SF_INVARIANT(H1, sfi_pending_has_ended(entry, true) &&
+					 entry->fxid < work->horizon.removable);
+		keeping->sectors[keeping->n] = sectors_of(seg, entry, &counted);
+		keeping->indexes[keeping->n++] = i;
+	}
+}
+
+/*
+ * Does a history page take entries still?  A page that has got much, or is long open, is closed:
+ * what ends with it should be a small part of what is kept, and of much the same age.
+ */
+static bool
+is_open(const SfPending *page, const SfKeeping *keeping)
+{
+	SF_ASSERT(page->nentries > 0 && page->history.first_us <= page->history.last_us);
+	return page->nentries < SF_PENDING_MAX &&
+		keeping->stamp_us - page->history.first_us < keeping->retention_us / PARTS &&
+		(keeping->stays || page->history.sectors < keeping->most_sectors / PARTS);
+}
+
+/*
+ * The last history page, locked, or InvalidBuffer.  One that leads on to another shows that the
+ * header is an old one, as in pending.c.
+ */
+static Buffer
+lock_tail(Relation rel, const SfHeader *h)
+{
+	Buffer		buf;
+
+	SF_ASSERT((h->history_tail == 0) == (h->history_head == 0));
+	if (h->history_tail == 0)
+		return InvalidBuffer;
+	buf = sfi_page_read(rel, h->history_tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	if (SfPagePending(BufferGetPage(buf))->next != SF_NO_PAGE)
+		sfi_page_report_damaged(rel, h->history_tail,
+								"It is not the last history page, as the header has it.");
+	return buf;
+}
+
+/* What comes to a history page in one record: the payload of the operation that adds it there. */
+typedef struct Coming
+{
+	SfPendKept	kept;
+	SfPendEntry entries[SF_PENDING_MAX];
+} Coming;
+
+/*
+ * The entries are copied as they are, with the transaction that has set them free: when they end, a
+ * standby asks by that whether a reader there may still need them.
+ */
+static void
+fill_coming(Coming *coming, const SfPageWork *work, const Keeping *keeping, int from, int n)
+{
+	SF_ASSERT(from >= 0 && n > 0 && from + n <= keeping->n);
+	coming->kept = (SfPendKept) {.time_us = work->keeping.stamp_us};
+	for (int i = 0; i < n; i++)
+	{
+		coming->entries[i] = work->entries[keeping->indexes[from + i]];
+		coming->entries[i].outcome = SF_OUTCOME_KEPT;
+		coming->kept.sectors += keeping->sectors[from + i];
+	}
+}
+
+/*
+ * Add to the change a new last history page with these entries.  The operation that makes it is its
+ * only one, so the entries come with it.
+ */
+static void
+add_page(Buffer tail, Buffer buf, SfHeader *h, const Coming *coming, int n)
+{
+	Size		size = offsetof(SfPending, entries) + n * sizeof(SfPendEntry);
+	SfPending  *content = palloc0(size);
+	uint32		page = BufferGetBlockNumber(buf);
+
+	SF_ASSERT(n > 0 && BufferIsValid(tail) == (h->history_head != 0));
+	content->next = SF_NO_PAGE;
+	content->nentries = n;
+	content->history.first_us = content->history.last_us = coming->kept.time_us;
+	content->history.sectors = coming->kept.sectors;
+	memcpy(content->entries, coming->entries, n * sizeof(SfPendEntry));
+	if (BufferIsValid(tail))
+		sfi_change_op(sfi_change_add(tail), SF_OP_PEND_NEXT, &page, sizeof(page));
+	else
+		h->history_head = page;
+	h->history_tail = page;
+	sfi_change_init(sfi_change_add(buf), SF_PAGE_PENDING, content, size);
+	pfree(content);
+}
+
+/*
+ * How many of the entries from one on a history page takes that keeps so many sectors: at least
+ * one, and no more than bring it to the part that a page may keep.
+ */
+static int
+fitting(const Keeping *keeping, int from, int most, uint64 sectors, uint64 page_sectors)
+{
+	int			n = 0;
+
+	SF_ASSERT(most > 0 && from >= 0 && from + most <= keeping->n);
+	while (n < most && (n == 0 || sectors < page_sectors))
+		sectors += keeping->sectors[from + n++];
+	return n;
+}
+
+/*
+ * One record: as many of the entries from one on as the last history page takes, or a new one.
+ * Returns how many.  The places of those behind them become lower.
+ */
+static int
+keep_some(SfPageWork *work, Keeping *keeping, int from)
+{
+	Coming	   *coming = palloc(sizeof(Coming));
+	SfHeader	h;
+	Buffer		hbuf;
+	Buffer		buf;
+	Buffer		tail;
+	Buffer		newbuf = InvalidBuffer;
+	const SfPending *page = NULL;
+	int			n;
+
+	SF_FAULT(history_keep);
+	hbuf = sfi_header_lock(work->rel, &h);
+	buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	tail = lock_tail(work->rel, &h);
+	if (BufferIsValid(tail) && is_open(SfPagePending(BufferGetPage(tail)), &work->keeping))
+		page = SfPagePending(BufferGetPage(tail));
+	else
+		newbuf = sfi_pending_take_page(work->rel, &h);
+	n = fitting(keeping, from, Min(keeping->n - from, SF_PENDING_MAX - (page ? page->nentries : 0)),
+				page ? page->history.sectors : 0, work->keeping.most_sectors / PARTS);
+	fill_coming(coming, work, keeping, from, n);
+	h.kept_sectors += coming->kept.sectors;
+
+	sfi_change_begin();
+	(void) sfi_change_add(hbuf);
+	sfi_change_op(sfi_change_add(buf), SF_OP_PEND_REMOVE, &keeping->indexes[from],
+				  n * sizeof(uint16));
+	if (BufferIsValid(newbuf))
+		add_page(tail, newbuf, &h, coming, n);
+	else
+		sfi_change_op(sfi_change_add(tail), SF_OP_PEND_KEPT, coming,
+					  offsetof(Coming, entries) + n * sizeof(SfPendEntry));
+	sfi_change_header(sfi_change_find(hbuf), &h);
+	sfi_change_finish_pages(SF_PAGES_HISTORY, SF_PEND_FREE, n);
+	SF_FAULT(history_kept);
+	sfi_pending_forget(work, &keeping->indexes[from], n);
+	for (int i = from + n; i < keeping->n; i++)
+		keeping->indexes[i] -= n;
+	work->stats->entries_resolved += n;
+	pfree(coming);
+	return n;
+}
+
+/* In their order: what was removed first ends first. */
+void
+sfi_history_keep(SfPageWork *work, SfSegment *seg)
+{
+	Keeping    *keeping;
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	if (!work->keeping.keeps)
+		return;
+	keeping = palloc(sizeof(Keeping));
+	collect_kept(work, seg, keeping);
+	for (int done = 0; done < keeping->n;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		done += keep_some(work, keeping, done);
+	}
+	pfree(keeping);
+}
+
+/* ---- pages end ---- */
+
+/*
+ * A copy of the first history page, and of the header; false: there is none.  What is done about it
+ * may take long, and nobody waits for its lock meanwhile.
+ */
+static bool
+first_page(Relation rel, SfHeader *h, SfPending *copy)
+{
+	Buffer		buf;
+
+	*h = sfi_header(rel);
+	if (h->history_head == 0)
+		return false;
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
+	/* only the resolver takes it away */
+	buf = sfi_page_read(rel, h->history_head, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+	memcpy(copy, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
+	UnlockReleaseBuffer(buf);
+	return true;
+}
+
+/*
+ * Put the first history page into the queue, in front.  over: its time is; nothing that was removed
+ * until its last entry came is to be listed any more.
+ */
+static void
+end_first(Relation rel, bool over)
+{
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
+	uint32		first = h.history_head;
+	Buffer		buf = sfi_page_read(rel, first, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	const SfPending *page = SfPagePending(BufferGetPage(buf));
+	uint32		next = h.pending_head;
+
+	SF_ASSERT(first != 0 && sfi_page_is_locked(buf, LW_EXCLUSIVE));
+	SF_ASSERT(first != h.pending_tail && page->nentries > 0);
+	h.history_head = page->next == SF_NO_PAGE ? 0 : page->next;
+	if (h.history_head == 0)
+		h.history_tail = 0;
+	h.pending_head = first;
+	if (h.pending_tail == SF_NO_PAGE)
+		h.pending_tail = first;
+	SF_INVARIANT(H2, page->history.sectors <= h.kept_sectors);
+	h.kept_sectors -= Min(page->history.sectors, h.kept_sectors);
+	if (over)
+		h.ended_us = Max(h.ended_us, page->history.last_us);
+	sfi_change_begin_header(hbuf, &h);
+	sfi_change_op(sfi_change_add(buf), SF_OP_PEND_NEXT, &next, sizeof(next));
+	sfi_change_finish_pages(SF_PAGES_HISTORY, 0, 0);
+	SF_FAULT(history_ended);
+}
+
+/*
+ * End the first pages whose last entry came until then, and the first ones of what is more than
+ * most_sectors; returns how many.  *npressed: of these, those that had time left.  What is listed
+ * and lies there is not to be listed any more, which is noted first: should the server die in
+ * between, it is kept and not listed.
+ */
+static int
+end_pages(Relation rel, int64 until_us, uint64 most_sectors, int *npressed)
+{
+	SfPending  *copy = palloc(SF_PAGE_CONTENT);
+	SfHeader	h;
+	int			n = 0;
+
+	while (first_page(rel, &h, copy))
+	{
+		bool		over = copy->history.last_us <= until_us;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!over && h.kept_sectors + (uint64) h.removed_pages * PAGE_SECTORS <= most_sectors)
+			break;
+		if (!over)
+			sfi_removed_hide(rel, copy);
+		*npressed += !over;
+		end_first(rel, over);
+		n++;
+		/* its records have to go, too */
+		if (!over)
+			sfi_removed_trim(rel, PG_INT64_MIN, false);
+	}
+	pfree(copy);
+	return n;
+}
+
+/*
+ * Some of it has ended before its time: the owner wants to know.  One WARNING in a walk, however
+ * many pages it were.  In the monitor it goes to the server's log.
+ */
+static void
+warn_pressed(SfSegment *seg, const SfKeeping *keeping)
+{
+	char	   *column = get_attname(seg->table_oid, seg->attnum, true);
+	char	   *table = get_rel_name(seg->table_oid);
+
+	SF_ASSERT(keeping->keeps && !seg->retained);
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("removed values of column \"%s\" of table \"%s\" are no longer kept, before their time",
+					column != NULL ? column : "?", table != NULL ? table : "?"),
+			 errdetail("What is kept may take half of max_size, " UINT64_FORMAT " bytes. The oldest of it has ended.",
+					   sf_sectors_to_bytes(keeping->most_sectors))));
+}
+
+/*
+ * What is not listed any more ends, too: pages of a purge that did not come to its end, since the
+ * server died, or was recovered to a point in the middle of it.  Pages that were made along with
+ * one that had to end early have its time, and stay.
+ */
+bool
+sfi_history_expire(SfPageWork *work, SfSegment *seg)
+{
+	const SfKeeping *keeping = &work->keeping;
+	int64		until_us;
+	int			npressed = 0;
+	int			n;
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	if (!keeping->keeps || keeping->stays)
+		return false;
+	until_us = Max(keeping->now_us - keeping->retention_us, sfi_header(work->rel).ended_us - 1);
+	n = end_pages(work->rel, until_us, keeping->most_sectors, &npressed);
+	if (npressed > 0)
+		warn_pressed(seg, keeping);
+	sfi_removed_trim(work->rel, Max(until_us, sfi_header(work->rel).ended_us), false);
+	return n > 0;
+}
+
+/*
+ * All has ended, also what was kept or removed by a clock that was ahead.  The numbers of the
+ * transactions tell what that was, so what comes need not be later.
+ */
+static void
+believe_clock(Relation rel)
+{
+	int64		now_us = sf_base_steady_time();
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
+
+	if (h.ended_us <= now_us)
+	{
+		UnlockReleaseBuffer(hbuf);
+		return;
+	}
+	h.ended_us = now_us;
+	sfi_change_begin_header(hbuf, &h);
+	sfi_change_finish_pages(SF_PAGES_HISTORY, 0, 0);
+}
+
+/*
+ * The record that says so comes first: should the server die behind it, nothing is listed that may
+ * be gone, and the next pass goes on.
+ */
+void
+sfi_history_end(SfPageWork *work, int64 until_us, bool all)
+{
+	int			npressed = 0;
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(work->rel, &h);
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	if (all)
+		h.ended_fxid = Max(h.ended_fxid, work->horizon.next);
+	h.ended_us = Max(h.ended_us, all ? stamp(work->rel, &h) + 1 : until_us);
+	sfi_change_begin_header(hbuf, &h);
+	sfi_change_finish_pages(SF_PAGES_HISTORY, 0, 0);
+	work->keeping.ended_fxid = h.ended_fxid;
+	SF_FAULT(purge_begun);
+	(void) end_pages(work->rel, all ? PG_INT64_MAX : until_us, PG_UINT64_MAX, &npressed);
+	SF_ASSERT(npressed == 0);
+	sfi_removed_trim(work->rel, until_us, all);
+	if (all)
+		believe_clock(work->rel);
+}
