@@ -50,9 +50,14 @@ condition_of(const char *name, const char *prefix)
 	return condition;
 }
 
-/* A pattern of * and ? as a pattern of LIKE; a backslash takes away their meaning. */
-static char *
-like_pattern(const char *pattern)
+bool
+list_is_pattern(const char *text)
+{
+	return strpbrk(text, "*?") != NULL;
+}
+
+char *
+list_like(const char *pattern)
 {
 	char	   *like = malloc(strlen(pattern) * 2 + 3);
 	char	   *out = like;
@@ -177,7 +182,7 @@ take_row(void *arg, const PGresult *row, Failure *failure)
 static bool
 execute(Session *session, char *sql, const Asked *asked, Failure *failure)
 {
-	char	   *like = asked->pattern != NULL ? like_pattern(asked->pattern) : NULL;
+	char	   *like = asked->pattern != NULL ? list_like(asked->pattern) : NULL;
 	const char *const values[] = {like, asked->prefix};
 	bool		sent;
 

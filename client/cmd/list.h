@@ -56,6 +56,15 @@ extern bool list_delete(Session *session, const char *pattern, const char *prefi
  */
 extern char *list_begins(const char *name, const char *parameter, const char *prefix);
 
+/*
+ * A pattern of * and ?, which a backslash makes ordinary characters, as a pattern of LIKE.  The
+ * caller frees it.
+ */
+extern char *list_like(const char *pattern);
+
+/* Is that a pattern, and not only a name? */
+extern bool list_is_pattern(const char *text);
+
 /* Does a name match a pattern of * and ?, which a backslash makes ordinary characters? */
 extern bool list_matches(const char *pattern, const char *name);
 

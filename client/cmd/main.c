@@ -11,9 +11,11 @@
  *						side has not; lists compared
  *		migrate.c		files that rows name by a path or URL (migrate.h has the map)
  *		shrink.c		the verb that gives free space back
+ *		removed.c, undelete.c, purge.c	what a retention keeps of removed values
  *		generate.c		the verb that needs no server: a master key
  *		dump.c, restore.c	dumps; dump.c has the map of their parts
  *		names.c, pool.c	one name after the other; many files over several connections
+ *		place.c			where a file that is fetched goes
  *		transfer.c, source.c	one file to or from the database; its bytes, and whether it changes
  *		resume.c, reserved.c	a file that is stored in parts; its name until it is complete
  *		statement.c		the statements that store a file

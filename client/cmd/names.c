@@ -11,16 +11,12 @@
 #include "output.h"
 
 int
-names_each(const Options *options, NameWork work)
+names_each_of(Session *session, const Options *options, NameWork work)
 {
-	Target		target;
-	Session    *session = session_first(options, &target);
 	Failure		failure;
 	int			status = EXIT_DONE;
 	int			done;
 
-	if (session == NULL)
-		return EXIT_SETUP;
 	for (done = 0; done < options->nargs && !session->lost && !output_stopped(); done++)
 	{
 		if (work(session, options, options->args[done], &failure))
@@ -34,6 +30,15 @@ names_each(const Options *options, NameWork work)
 		status = EXIT_SETUP;
 	session_end(session);
 	return status;
+}
+
+int
+names_each(const Options *options, NameWork work)
+{
+	Target		target;
+	Session    *session = session_first(options, &target);
+
+	return session == NULL ? EXIT_SETUP : names_each_of(session, options, work);
 }
 
 void

@@ -20,6 +20,9 @@ typedef bool (*NameWork) (Session *session, const Options *options, const char *
  */
 extern int	names_each(const Options *options, NameWork work);
 
+/* The same over a connection that there is, which it closes. */
+extern int	names_each_of(Session *session, const Options *options, NameWork work);
+
 /* Tell the user what --prefix means if it ends in no slash: "adduser" makes "addusera.txt". */
 extern void names_say_prefix(const Options *options);
 

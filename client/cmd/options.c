@@ -19,6 +19,7 @@
 #include <pgsecurefile.h>
 
 #include "help.h"
+#include "number.h"
 #include "optionvalue.h"
 #include "output.h"
 #include "reserved.h"
@@ -62,7 +63,8 @@ typedef struct OptionRow
 #define BY_FUNCTION		SPECIAL, 0
 
 static const OptionRow option_rows[] = {
-	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_RESTORE | VERB_MV | VERB_CP,
+	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT | VERB_RESTORE | VERB_MV | VERB_CP |
+		VERB_UNDELETE,
 		{"replace", KEY_REPLACE, NULL, 0, "Replace what exists already", GROUP_WORK}, FLAG(replace)},
 	{VERB_PUT | VERB_IMPORT | VERB_SYNC,
 		{"set", KEY_SET, "COLUMN=VALUE", 0,
@@ -129,8 +131,8 @@ static const OptionRow option_rows[] = {
 		{"with", KEY_WITH, "OPTION,...", 0,
 			"Options of the securefile column, as \"compress,hash\"", GROUP_WORK}, TEXT(with)},
 	{VERB_IMPORT | VERB_EXPORT | VERB_SYNC | VERB_MIGRATE | VERB_DUMP | VERB_RESTORE |
-		VERB_RM | VERB_MV | VERB_CP,
-		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
+		VERB_RM | VERB_MV | VERB_CP | VERB_UNDELETE | VERB_PURGE,
+		{"dry-run", 'n', NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
 		{"against", KEY_AGAINST, "DIR", 0,
 			"Compare with the files below DIR", GROUP_WORK}, TEXT(against)},
@@ -162,9 +164,11 @@ static const OptionRow option_rows[] = {
 	{VERB_LS,
 		{"long", 'l', NULL, 0,
 			"Show how many bytes are stored, and the ratio", GROUP_WORK}, FLAG(details)},
-	{VERB_LS | VERB_STAT,
+	{VERB_REMOVED,
+		{"long", 'l', NULL, 0, "Show the transaction, too", GROUP_WORK}, FLAG(details)},
+	{VERB_LS | VERB_STAT | VERB_REMOVED,
 		{"human", KEY_HUMAN, NULL, 0, "Show bytes as kB, MB, GB", GROUP_WORK}, FLAG(human)},
-	{VERB_LS | VERB_STAT,
+	{VERB_LS | VERB_STAT | VERB_REMOVED,
 		{"total", KEY_TOTAL, NULL, 0, "Show the number of files and their bytes, too", GROUP_WORK},
 		FLAG(total)},
 	{VERB_PUT,
@@ -218,13 +222,31 @@ static const OptionRow option_rows[] = {
 		{"rate", KEY_RATE, "BYTES", 0,
 			"No more than so many in a second, with kB, MB, GB or TB", GROUP_WORK}, BY_FUNCTION},
 
+	{VERB_REMOVED,
+		{"since", KEY_SINCE, "TIME", 0,
+			"Only what was removed at that time or later, as \"yesterday\"", GROUP_WORK}, TEXT(since)},
+	{VERB_UNDELETE,
+		{"at", KEY_AT, "TIME", 0,
+			"What the row had at that time: the value that was removed next (the newest)", GROUP_WORK}, TEXT(at)},
+	{VERB_UNDELETE,
+		{"xid", KEY_XID, "XID", 0,
+			"What that transaction removed, as \"removed --long\" shows it", GROUP_WORK}, TEXT(xid)},
+	{VERB_UNDELETE,
+		{"to", KEY_TO, "FILE", 0,
+			"Write the value to FILE (-: standard output), and leave the table as it is", GROUP_WORK}, TEXT(to)},
+	{VERB_UNDELETE,
+		{"force", KEY_FORCE, NULL, 0, "The same as --replace", GROUP_WORK}, FLAG(force)},
+	{VERB_PURGE,
+		{"older-than", KEY_OLDER_THAN, "INTERVAL", 0,
+			"Only what was removed longer ago, as \"1 day\" (all)", GROUP_WORK}, TEXT(older_than)},
+
 	{VERB_FILES, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
 	{VERB_FILES,
 		{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}, TEXT(table)},
 	{VERB_FILES,
 		{"column", 'c', "COLUMN", 0,
 			"Column of the files (the only securefile column)", GROUP_FILES}, TEXT(column)},
-	{VERB_FILES & ~VERB_SHRINK,
+	{VERB_FILES & ~VERB_COLUMNS,
 		{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}, TEXT(key)},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}, BY_FUNCTION},
@@ -248,7 +270,7 @@ static const OptionRow option_rows[] = {
 			"One JSON object a line on standard output", GROUP_OUTPUT}, FLAG(json)},
 	{VERB_FILES,
 		{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
-	{VERB_FILES & ~VERB_SHRINK,
+	{VERB_FILES & ~(VERB_SHRINK | VERB_REMOVED | VERB_PURGE),
 		{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
 	/* for the completion of shells */
 	{VERB_ALL, {"completions", KEY_COMPLETIONS, NULL, OPTION_HIDDEN, NULL, 0}, BY_FUNCTION},
@@ -325,6 +347,18 @@ static const Verb verbs[] = {
 		"give free space of a column back to the file system",
 		"Gives free space of a column back to the file system, as holes of its data files, and shows how far that is. With --move the files become shorter, too.",
 		0, 0, verb_shrink},
+	{"removed", VERB_REMOVED, "[PATTERN]",
+		"list what was removed and is kept for a time",
+		"Lists values that rows have lost and that the column's retention still keeps, the newest last: time, what was done, length, and the key of the row.",
+		0, 1, verb_removed},
+	{"undelete", VERB_UNDELETE, "KEY|PATTERN...",
+		"bring removed values back",
+		"Stores the newest removed value of the row with that primary key again: in the row, if it has no file, or in a new one. The other columns of a deleted row get their defaults.",
+		1, -1, verb_undelete},
+	{"purge", VERB_PURGE, "",
+		"end what is kept of removed values, and free its space",
+		"Ends what the column's retention keeps of removed values, at once and for good, and says how many bytes became free.",
+		0, 0, verb_purge},
 	{"init", VERB_INIT, "",
 		"make the table for files",
 		"Makes the table, with a column for names and one for files, if it does not exist.",
@@ -426,6 +460,24 @@ check_shrink(const Options *options, struct argp_state *state)
 		argp_error(state, "--force and --allow-decoding need --move");
 }
 
+/* A value that goes to a file leaves the table as it is, and there is one of them. */
+static void
+check_undelete(Options *options, struct argp_state *state)
+{
+	int64_t		xid;
+
+	options->replace |= options->force;
+	if (options->xid != NULL && !number_parse(options->xid, 1, INT64_MAX, &xid))
+		argp_error(state, "--xid wants the number of a transaction, not \"%s\"",
+				   output_quoted(options->xid));
+	if (options->to != NULL && options->nargs > 1)
+		argp_error(state, "--to wants one key");
+	if (options->to != NULL && options->dry_run)
+		argp_error(state, "--to changes nothing in the table, and takes no --dry-run");
+	if (options->to != NULL && options->json && strcmp(options->to, "-") == 0)
+		argp_error(state, "--json and the file cannot both go to standard output");
+}
+
 /* Checks that need the whole line. */
 static void
 check_whole(const Parse *parse, struct argp_state *state)
@@ -476,6 +528,8 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "say with --from which column has the paths or URLs");
 	if (verb->bit == VERB_SHRINK)
 		check_shrink(options, state);
+	if (verb->bit == VERB_UNDELETE)
+		check_undelete(options, state);
 	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--append wants a file, not standard output");
 }

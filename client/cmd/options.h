@@ -100,7 +100,8 @@ typedef struct Options
 	bool		check;
 	int			keep;			/* 0: not said */
 	const char *set_columns;	/* names with commas; null: all */
-	const char *at;				/* name of a dump; null: the newest */
+	const char *at;				/* name of a dump; null: the newest. undelete:
+								 * a time */
 	bool		delta;
 	int64_t		delta_from;		/* of files that have so many bytes */
 	int64_t		delta_granule;	/* bytes of a part */
@@ -111,6 +112,12 @@ typedef struct Options
 	bool		move;
 	bool		allow_decoding;
 	int64_t		rate;			/* bytes a second; 0: the server's */
+
+	/* removed values; null: not said */
+	const char *since;			/* a time */
+	const char *xid;
+	const char *to;				/* a local file */
+	const char *older_than;		/* an interval */
 
 	/* output */
 	bool		quiet;
@@ -141,10 +148,16 @@ typedef struct Options
 #define VERB_MIGRATE	0x20000
 #define VERB_INIT		0x40000
 #define VERB_SHRINK		0x80000
+#define VERB_REMOVED	0x10000
+#define VERB_UNDELETE	0x100000
+#define VERB_PURGE		0x200000
 #define VERB_TREES		(VERB_IMPORT | VERB_EXPORT | VERB_VERIFY | VERB_SYNC)
-#define VERB_ALL		0xfffff
+#define VERB_ALL		0x3fffff
 #define VERB_FILES		(VERB_ALL & ~VERB_KEY)	/* those that work on files in
 												 * a table */
+
+/* those that want no column of names */
+#define VERB_COLUMNS	(VERB_SHRINK | VERB_REMOVED | VERB_UNDELETE | VERB_PURGE)
 
 typedef struct Verb
 {

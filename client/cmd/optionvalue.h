@@ -25,7 +25,6 @@ enum
 	KEY_PART_SIZE,
 	KEY_REPLACE,
 	KEY_PREFIX,
-	KEY_DRY_RUN,
 	KEY_AGAINST,
 	KEY_HASH,
 	KEY_JSON,
@@ -64,7 +63,11 @@ enum
 	KEY_ESTIMATE,
 	KEY_RATE,
 	KEY_MOVE,
-	KEY_ALLOW_DECODING
+	KEY_ALLOW_DECODING,
+	KEY_SINCE,
+	KEY_XID,
+	KEY_TO,
+	KEY_OLDER_THAN
 };
 
 /* Take an option; false: it is none that has such a value.  A wrong value is an error of usage. */

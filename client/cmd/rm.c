@@ -19,12 +19,6 @@
 #include "transfer.h"
 #include "verbs.h"
 
-static bool
-is_pattern(const char *text)
-{
-	return strpbrk(text, "*?") != NULL;
-}
-
 /* Delete the row of a name, whose file has that many bytes. */
 static bool
 remove_row(Session *session, const Options *options, const char *name, int64_t length,
@@ -77,13 +71,13 @@ remove_one(Session *session, const Options *options, const char *name, Failure *
 		return remove_matching(session, options, name == options->prefix ? NULL : name, failure);
 	if (transfer_look(session, name, &stored, failure))
 	{
-		if (!stored.row && is_pattern(name))
+		if (!stored.row && list_is_pattern(name))
 			return remove_matching(session, options, name, failure);
 		return stored.row ? remove_row(session, options, name, stored.length, failure) :
 			failure_say(failure, "no file of that name");
 	}
 	/* 22: a pattern may be no value of the type that the names have */
-	return is_pattern(name) && strncmp(failure->sqlstate, "22", 2) == 0 &&
+	return list_is_pattern(name) && strncmp(failure->sqlstate, "22", 2) == 0 &&
 		session_recover(session, failure) && remove_matching(session, options, name, failure);
 }
 

@@ -28,6 +28,9 @@ extern int	verb_migrate(const Options *options);
 extern int	verb_dump(const Options *options);
 extern int	verb_restore(const Options *options);
 extern int	verb_shrink(const Options *options);
+extern int	verb_removed(const Options *options);
+extern int	verb_undelete(const Options *options);
+extern int	verb_purge(const Options *options);
 extern int	verb_init(const Options *options);
 extern int	verb_key(const Options *options);
 
