@@ -15,6 +15,7 @@
 
 #include "format/change.h"
 #include "format/dictionary.h"
+#include "format/removed.h"
 #include "format/share.h"
 #include "fuzz.h"
 
@@ -40,6 +41,26 @@ apply(SfPageType *type, uint8_t *content, SfOp op)
 	memcpy(content, op.payload + sizeof(new_type), op.len - sizeof(new_type));
 }
 
+/* Go through all records of a page: each lies within it, and is as long as it may be. */
+static void
+walk_removed(const SfRemovedPage *page)
+{
+	static SfRemovedReader reader;
+	unsigned	n = 0;
+
+	sf_format_removed_begin(&reader, page->chunks, page->nbytes);
+	while (sf_format_removed_next(&reader))
+	{
+		if (reader.at > reader.chunk_end || reader.chunk_end > page->nbytes ||
+			reader.record.head.key_bytes > SF_REMOVED_KEY_MAX ||
+			reader.record.head.value_bytes > SF_REMOVED_VALUE_MAX)
+			fuzz_stop("a record of a removed value leaves its page");
+		n++;
+	}
+	if (n > SF_REMOVED_ROOM / sizeof(SfRemovedHead))
+		fuzz_stop("more records than fit");
+}
+
 /* Check the parts of a sound page that the resolver and the readers use. */
 static void
 walk(SfPageType type, const void *content)
@@ -61,6 +82,8 @@ walk(SfPageType type, const void *content)
 					fuzz_stop("an entry leaves its map page");
 				sound++;
 			}
+	if (type == SF_PAGE_REMOVED)
+		walk_removed(content);
 	if (type == SF_PAGE_INODE && inode->level == 0)
 		for (int i = 0; i < inode->nentries; i++)
 			sound += sf_format_unit_problem(&inode->u.units[i], SF_LOC_UNITS,
@@ -73,7 +96,7 @@ walk(SfPageType type, const void *content)
 static bool
 counts_entries(SfPageType type)
 {
-	return type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_BUCKET;
+	return type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_BUCKET || type == SF_PAGE_REMOVED;
 }
 
 /* Apply a list that the checks took. */
@@ -149,6 +172,60 @@ static void
 keep(const Making *making)
 {
 	fuzz_keep(making->bytes, making->len);
+}
+
+/* A history page that gets entries. */
+static void
+keep_kept(void)
+{
+	SfPending	page = {.next = SF_NO_PAGE, .nentries = 2, .history = {5, 7, 40}};
+	struct
+	{
+		SfPendKept	kept;
+		SfPendEntry entries[3];
+	}			payload = {.kept = {9, 30}};
+	Making		making;
+
+	for (int i = 0; i < 3; i++)
+	{
+		SfPendEntry entry = {700 + i, 100 + 40 * i, 10, SF_PEND_FREE, SF_OUTCOME_KEPT, 0};
+
+		payload.entries[i] = entry;
+	}
+	begin(&making, SF_PAGE_PENDING, &page, sizeof(page));
+	add(&making, SF_OP_PEND_KEPT, &payload, sizeof(payload));
+	keep(&making);
+}
+
+/* A page of removed values that gets chunks of two records, and the outcome of the first one. */
+static void
+keep_removed(void)
+{
+	SfRemovedPage page = {.next = SF_NO_PAGE};
+	SfRemovedState state = {0, SF_REMOVED_COMMITTED};
+	static SfRemovedRecord records[2];
+	union
+	{
+		SfRemovedChunk chunk;
+		uint8_t		bytes[2048];
+	}			u = {.chunk = {.fxid = 700, .time_us = 9, .nbytes = sizeof(SfRemovedChunk)}};
+	Making		making;
+
+	for (int i = 0; i < 2; i++)
+	{
+		records[i].head = (SfRemovedHead) {SF_REMOVED_DELETED, SF_REMOVED_WHOLE, 9, 81};
+		memset(records[i].bytes, 'k', 90);
+		records[i].bytes[5 + 30 * i] = '0' + i;
+		u.chunk.nbytes += sf_format_removed_put(u.bytes + u.chunk.nbytes, &records[i],
+												i == 0 ? NULL : &records[0]);
+	}
+	u.chunk.nbytes = (u.chunk.nbytes + 7) / 8 * 8;
+	begin(&making, SF_PAGE_REMOVED, &page, sizeof(page));
+	add(&making, SF_OP_REMOVED_ADD, &u, u.chunk.nbytes);
+	add(&making, SF_OP_REMOVED_ADD, &u, u.chunk.nbytes);
+	add(&making, SF_OP_REMOVED_STATES, &state, sizeof(state));
+	add(&making, SF_OP_REMOVED_NEXT, &page.next, sizeof(page.next));
+	keep(&making);
 }
 
 /* A pending page with nentries entries, and a list that adds, changes and removes some. */
@@ -307,6 +384,8 @@ fuzz_seeds(void)
 		keep_pending(n);
 	keep_pending(SF_PENDING_MAX);
 	keep_map();
+	keep_kept();
+	keep_removed();
 	for (uint16_t n = 0; n <= SF_ADVICE_BUCKET_MAX; n += SF_ADVICE_BUCKET_MAX)
 		for (uint8_t depth = 0; depth <= SF_ADVICE_DEPTH_MAX; depth += SF_ADVICE_DEPTH_MAX / 2)
 			keep_bucket(n, depth);

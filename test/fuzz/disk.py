@@ -27,13 +27,13 @@ from trials import Failed
 LOAD = """
 CREATE TABLE witness (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
 INSERT INTO witness SELECT i, i * 9000, blob(i, i * 9000) FROM generate_series(1, 10) i;
-CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
+CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile('retention 7 days', 'max_size 1 GB', COMPRESSION));
 CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging, COMPRESSION));
 INSERT INTO flat SELECT i, 5000 + i * 7000, blob(i, 5000 + i * 7000) FROM generate_series(1, 20) i;
 INSERT INTO tree SELECT i, 13000000, blob(i, 13000000) FROM generate_series(1, 2) i;
 INSERT INTO tree SELECT i, 5000, blob(i, 5000) FROM generate_series(11, 14) i;
 DELETE FROM flat WHERE id % 3 = 0;
-ALTER TABLE flat ALTER doc TYPE securefile(COMPRESSION);
+ALTER TABLE flat ALTER doc TYPE securefile('retention 7 days', 'max_size 1 GB', COMPRESSION);
 ALTER TABLE tree ALTER doc TYPE securefile(filesystem_like_logging, COMPRESSION);
 UPDATE tree SET doc = doc || ''::bytea WHERE id = 1;
 DELETE FROM tree WHERE id = 2;
@@ -61,6 +61,7 @@ DELETE FROM flat WHERE id = 5;
 USES = "".join(map(trials.one_line, """
 SELECT 'check', count(*) FROM securefile_check('{0}', 'doc');
 SELECT 'usage', * FROM securefile_usage('{0}', 'doc');
+SELECT 'removed', row_key, length(document::bytea) FROM securefile_removed('{0}', 'doc');
 SELECT 'salvage', t.id, sum(length(s.data)) FROM {0} t, securefile_salvage(doc) s GROUP BY 2;
 SELECT 'substring', id, length(substring(doc from size - 10 for 5)), length(doc) FROM {0};
 SELECT 'chunks', count(*) FROM {0}, securefile_chunks(doc) c;
@@ -73,6 +74,8 @@ DELETE FROM {0} WHERE id IN (5, 7, 14, 120);
 DELETE FROM {0} WHERE id = 1;
 SELECT 'maintain', securefile_maintain('{0}', 'doc');
 SELECT 'check', count(*) FROM securefile_check('{0}', 'doc');
+SELECT 'purge', securefile_purge('{0}', 'doc');
+SELECT 'maintain', securefile_maintain('{0}', 'doc');
 CREATE TABLE c_{0} AS SELECT * FROM {0};
 VACUUM FREEZE {0};
 ALTER TABLE {0} SET TABLESPACE elsewhere;
@@ -82,16 +85,19 @@ DROP TABLE {0};
 """.strip().split("\n")))
 
 PAGE = 8192
-TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice"}
+TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice", 10: "removed"}
 
 # where numbers stand in the contents of a page: (offset, size)
 FIELDS = {
     "header": [(16, 8), (24, 8), (24, 8), (32, 8), (40, 4), (46, 2), (48, 4), (52, 4), (56, 4),
-               (60, 4), (64, 8), (0, 8), (80, 8)] + [(at, 4) for at in range(96, 120, 4)],
+               (60, 4), (64, 8), (0, 8), (80, 8)] + [(at, 4) for at in range(96, 168, 4)],
     "map": [(0, 8), (8, 8), (16, 4), (24, 8), (536, 8), (600, 8)],
     "pending": [(0, 4), (4, 2), (4, 2)]
-               + [(8 + 24 * i + at, size) for i in range(3)
+               + [(8, 8), (16, 8), (24, 8)]
+               + [(32 + 24 * i + at, size) for i in range(3)
                   for at, size in ((0, 8), (8, 8), (16, 4), (20, 1), (21, 1))],
+    "removed": [(0, 4), (4, 2), (4, 2), (8, 8), (16, 8), (24, 8), (32, 2), (34, 1), (35, 1), (40, 1), (41, 1),
+                (42, 2), (44, 2)],
     "inode": [(0, 8), (8, 8), (16, 8), (24, 2), (26, 2), (26, 2)]
              + [(32 + 24 * i + at, size) for i in range(3)
                 for at, size in ((0, 8), (8, 8), (16, 4), (20, 4))],
@@ -108,7 +114,7 @@ FRAME = [(10, 2), (12, 2), (14, 2), (16, 2), (18, 2), (8176, 4), (8180, 2), (818
 # of a locator; see format.h
 LOCATOR = [(0, 1), (1, 1), (2, 2), (4, 4), (8, 2), (10, 2), (12, 4), (16, 8), (24, 8), (32, 8),
            (40, 4), (44, 2), (48, 8), (56, 4)]
-BORDERS = [0, 1, 2, 3, 4, 8, 255, 338, 339, 340, 509, 510, 32767, 32768, 65535, 131072, 2**31 - 1,
+BORDERS = [0, 1, 2, 3, 4, 8, 255, 337, 338, 339, 509, 510, 32767, 32768, 65535, 131072, 2**31 - 1,
            2**31, 2**32 - 2, 2**32 - 1, 2**44, 2**44 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 
 # an error that is neither the extension's nor one of the files below

@@ -42,11 +42,13 @@ SEEDS = {
 WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocompress",
          "deduplicate", "keep_duplicates", "encrypt", "decrypt", "hash", "no_hash", "logging",
          "filesystem_like_logging", "cache", "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
-         "retention_none", "retention_auto", "max_size", "max_size 96 GB", "max_size 129 MB", "max_size none"]
+         "retention_none", "retention_auto", "retention", "retention 7 days", "retention 100 hours", "retention none",
+         "max_size", "max_size 96 GB", "max_size 129 MB", "max_size none"]
 TAKEN = {"hash", "no_hash", "encrypt", "compress", "compress_low", "compress_medium", "compress_high", "nocompress",
          "deduplicate", "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache", "cache_reads",
-         "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none", "max_size 96 GB"}
+         "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none", "retention 7 days", "max_size 96 GB"}
 SIZE = re.compile(r"max_size +(\d+ *[kmgt]b|none)", re.IGNORECASE)
+TIME = re.compile(r"retention +(\d+ *(minute|hour|day|week)s?|none)", re.IGNORECASE)
 
 
 def change(data, rng, known):
@@ -151,6 +153,13 @@ def some_words(rng):
     return words
 
 
+def said_of(word):
+    """What a word says something of: the size, the time, or itself."""
+    if SIZE.fullmatch(word):
+        return "max_size"
+    return "retention" if TIME.fullmatch(word) else word
+
+
 def try_typmod(session, data, rng):
     words = data.decode().split(",") if data else some_words(rng)
     first = typmod(session, words)
@@ -164,8 +173,8 @@ def try_typmod(session, data, rng):
         if first not in {"22023", "0A000", "2202E", "22004"}:
             raise Failed(f"{words}: {first}")
         return first
-    known = ["max_size" if SIZE.fullmatch(word) else word for word in words]
-    if not set(known) <= TAKEN | {"max_size"} or len(set(known)) != len(known):
+    known = [said_of(word) for word in words]
+    if not set(known) <= TAKEN | {"max_size", "retention"} or len(set(known)) != len(known):
         raise Failed(f"{words} were taken")
     text = shown(session, first)
     back = typmod(session, option_words(text)) if text else -1
@@ -173,7 +182,7 @@ def try_typmod(session, data, rng):
         raise Failed(f"{words}: {first}, shown as {text}, which is {back}")
     number = rng.choice([rng.getrandbits(32) - 2**31, rng.randrange(4096), first])
     odd = shown(session, number)
-    if not all(word in TAKEN or SIZE.fullmatch(word) for word in option_words(odd)):
+    if not all(said_of(word) in TAKEN | {"max_size", "retention"} for word in option_words(odd)):
         raise Failed(f"modifier {number} is shown as {odd}")
     return "taken"
 

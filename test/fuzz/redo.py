@@ -44,6 +44,14 @@ LOAD = """
 INSERT INTO holed SELECT i, 4000000, blob(i, 4000000) FROM generate_series(6, 7) i;
 CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
 CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging, disable_storage_in_row, COMPRESSION));
+CREATE TABLE kept (id int PRIMARY KEY, size int, doc securefile('retention 7 days', 'max_size 1 GB'));
+INSERT INTO kept SELECT i, 5000 + i * 700, blob(i, 5000 + i * 700) FROM generate_series(1, 40) i;
+DELETE FROM kept WHERE id % 4 = 0;
+SELECT securefile_maintain('kept', 'doc');
+SELECT securefile_purge('kept', 'doc');
+DELETE FROM kept WHERE id % 4 = 1;
+SELECT securefile_maintain('kept', 'doc');
+DELETE FROM kept WHERE id % 4 = 2;
 CREATE TABLE gone (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
 INSERT INTO flat SELECT i, 5000 + i * 700, blob(i, 5000 + i * 700) FROM generate_series(1, 40) i;
 INSERT INTO tree SELECT i, 5000, blob(i, 5000) FROM generate_series(1, 40) i;

@@ -16,7 +16,8 @@ KINDS = {0x00: "CREATE", 0x10: "UNLINK", 0x20: "GROW", 0x30: "TRUNCATE", 0x50: "
          0x60: "DATA", 0x70: "DROP_DB", 0x80: "OWN",
          0x90: "RELEASE"}
 REASONS = {1: "ENTRIES", 2: "QUEUE", 3: "INODE", 4: "HEADER", 5: "REPAIR",
-           6: "DICTIONARY", 7: "KEYS", 8: "SHARE", 9: "REAP", 10: "ADVICE", 11: "MARK"}
+           6: "DICTIONARY", 7: "KEYS", 8: "SHARE", 9: "REAP", 10: "ADVICE", 11: "MARK",
+           12: "HISTORY", 13: "REMOVED"}
 
 # where numbers stand in the main data: (offset, size), by kind
 NODE = [(0, 1), (4, 4), (8, 4), (12, 4)]
@@ -26,7 +27,7 @@ FIELDS = {"CREATE": NODE, "UNLINK": NODE, "GROW": NODE + [(16, 8)], "TRUNCATE": 
           "RELEASE": NODE + [(16, 4), (20, 8), (28, 8)],
           **{reason: [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)] for reason in REASONS.values()}}
 
-BORDERS = [0, 1, 2, 7, 8, 23, 24, 255, 256, 338, 339, 32767, 32768, 65535, 65536, 2**31 - 1,
+BORDERS = [0, 1, 2, 7, 8, 23, 24, 255, 256, 337, 338, 32767, 32768, 65535, 65536, 2**31 - 1,
            2**31, 2**32 - 1, 2**44, 2**63 - 1, 2**63, 2**64 - 1]
 
 SAME_REL, HAS_DATA, HAS_IMAGE, WILL_INIT = 0x80, 0x20, 0x10, 0x40

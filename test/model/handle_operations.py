@@ -1,12 +1,14 @@
 """What a session of the test of handles does within a transaction."""
 
+import hashlib
 import select
 
 import psycopg
 
+import kept
 import option_words
 from client import Lost, Mismatch, is_lost
-from handle_rows import COLUMNS, LEAVES, compare_value, same
+from handle_rows import COLUMNS, LEAVES, compare_value, living, same
 from handle_session import run
 from sparse import PAGE, Sparse
 from values import INODE_FROM, IN_ROW_MAX, SECTOR, UNIT
@@ -596,6 +598,40 @@ def others_maintain(s):
         option_words.train(lambda text: run(s.other, text), table, column, "id", "-n")
 
 
+def others_kept(s):
+    """What is kept of removed values is ended, all or the oldest of it, or looked at."""
+    if not s.kept:
+        return
+    place = s.rng.choice(s.kept)
+    older = s.rng.choice(["0", "1 second", "5 seconds", None, None, None])
+    s.note(f"other session: {place} purged, {older}")
+    with living(s.other):
+        if older:
+            kept.purge(s.other, *place, older)
+        else:
+            kept.look(s.other, *place, quiet=True, share=0.1)
+
+
+def undelete(s):
+    """A row gets a value that another one has lost, without gaps and not too long."""
+    place = new_place(s)
+    if not place or (place[0], place[2]) not in s.kept:
+        return
+    table, key, column = place
+    found = s.sql(f"SELECT loc, sha FROM (SELECT md5((document::raw)::bytea)::uuid AS loc FROM securefile_removed(%s, %s)) r"
+                  " JOIN kept_lost USING (loc) WHERE sha IS NOT NULL ORDER BY random() LIMIT 1", (table, column))
+    if not found:
+        return
+    text = f"FROM securefile_removed('{table}', '{column}') WHERE md5((document::raw)::bytea)::uuid = %s"
+    data = bytes(s.value(f"SELECT document::bytea {text}", (found[0][0],)))
+    if bytes(PAGE) in data:
+        return
+    s.note(f"new {place}: undeleted, {len(data)} bytes")
+    same(bytes(found[0][1]), hashlib.sha256(data).digest(), "SHA-256 of an undeleted value")
+    s.changes(f"INSERT INTO {name_of(s, table)} (id, {column}) SELECT %s, document {text}", (key, found[0][0]))
+    s.set(place, Sparse(data))
+
+
 OPERATIONS = [
     (create, 10), (open_value, 22), (open_edited, 3), (read, 26), (write, 34), (seek, 30),
     (truncate, 8), (erase, 8), (copy_range, 10), (copy_from_value, 6), (close, 3), (misuse, 5),
@@ -605,4 +641,5 @@ OPERATIONS = [
     (append_value, 3), (overlay, 6), (cut, 5), (look, 8),
     (savepoint, 9), (release, 4), (rollback_to, 6),
     (others_update, 6), (others_insert, 4), (others_delete, 4), (others_maintain, 5),
+    (others_kept, 3), (undelete, 4),
 ]

@@ -3,10 +3,15 @@
 A state is {(table, id): {column: Sparse or None}}.
 """
 
+from contextlib import contextmanager
+
+import psycopg
+
+import kept
 import option_words
-from client import Mismatch, difference
+from client import Lost, Mismatch, difference, is_lost
 from values import IN_ROW_MAX
-from verify import check_live, settle
+from verify import check_live, has_fault_points, settle
 
 # columns: type, but for its compression, and whether it keeps short values in the row
 TABLES = {
@@ -23,20 +28,29 @@ COLUMNS = "ab"
 WHOLE_MAX = 48 * 1024 * 1024	# longer values are compared in pieces
 
 
+def some_type(session, table, column, keeps=True):
+    """The type of a column, with options by lot."""
+    kind = TABLES[table][column][0]
+    if (table, column) in session.kept:
+        kind = option_words.more_words(kind, kept.words(kept.AMPLE) if keeps else f"'max_size {kept.AMPLE}'")
+    return option_words.with_words(kind, option_words.some_words(session.rng))
+
+
 def create(session):
     """The tables; one of them is the only partition of another."""
-    def some_type(kind):
-        return option_words.with_words(kind, option_words.some_words(session.rng))
-
     session.sql("CREATE EXTENSION IF NOT EXISTS securefile")
     session.sql("DROP TABLE IF EXISTS handles_plain, handles_stored, handles_parent")
-    for table, columns in TABLES.items():
+    for table in TABLES:
         name = "handles_parent" if table == "handles_leaf" else table
-        session.sql(f"CREATE TABLE {name} (id bigint PRIMARY KEY, a {some_type(columns['a'][0])},"
-                    f" b {some_type(columns['b'][0])})"
+        session.sql(f"CREATE TABLE {name} (id bigint PRIMARY KEY, a {some_type(session, table, 'a')},"
+                    f" b {some_type(session, table, 'b')})"
                     + (" PARTITION BY RANGE (id)" if name != table else ""))
     session.sql("CREATE TABLE handles_leaf PARTITION OF handles_parent"
                 " FOR VALUES FROM (MINVALUE) TO (MAXVALUE)")
+    if session.kept:
+        kept.install(session.conn)
+    for table in sorted({table for table, _ in session.kept}):
+        session.conn.execute(kept.watch(table))
     session.sql("""
         CREATE OR REPLACE FUNCTION handles_store_twice(fd int, first text, second text)
         RETURNS void LANGUAGE plpgsql AS $$
@@ -49,15 +63,49 @@ def create(session):
 
 
 def change_options(session):
-    """Another compression for what is written to a column from now on."""
+    """Another compression for what is written to a column from now on.  Its retention may be away for a moment."""
     table, column = session.rng.choice(LEAVES), session.rng.choice(COLUMNS)
     name = "handles_parent" if table == "handles_leaf" else table
-    kind = option_words.with_words(TABLES[table][column][0], option_words.some_words(session.rng))
-    session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {kind}")
+    if (table, column) in session.kept and session.rng.random() < 0.3:
+        session.note(f"{table}.{column} without a retention")
+        with living(session.other):
+            window = kept.begin_window(session.other, table, column, purge=False)
+        session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column, False)}")
+        look_at_kept(session, [(table, column)])
+        session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column)}")
+        with living(session.other):
+            kept.end_window(session.other, window)
+        return
+    session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column)}")
 
 
-def in_row(table, column):
-    return TABLES[table][column][1]
+def in_row(session, table, column):
+    return TABLES[table][column][1] and (table, column) not in session.kept
+
+
+@contextmanager
+def living(conn):
+    """Lost if the server is gone."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if is_lost(error, conn):
+            raise Lost(str(error)) from error
+        raise
+
+
+def look_at_kept(session, columns, share=0.1):
+    """What is listed of removed values, in the other session: nobody else is at work."""
+    for table, column in columns:
+        with living(session.other):
+            kept.look(session.other, table, column, quiet=True, share=share)
+
+
+def end_kept(session):
+    """Nothing is kept any more: the columns have been purged, or their time is over."""
+    if session.kept:
+        with living(session.other):
+            kept.end_all(session.other, session.kept, session.rng, has_fault_points(session.other))
 
 
 def compare_keys(session, state):
@@ -178,6 +226,8 @@ def space_of(content, form, stored, in_row_max):
 
 def compare_space(session, state):
     """With nothing pending, live bytes are what the values need."""
+    look_at_kept(session, session.kept, 1)
+    end_kept(session)
     for table in LEAVES:
         for column in COLUMNS:
             settle(session.conn, table, column)
@@ -186,7 +236,7 @@ def compare_space(session, state):
                     "SELECT id, form, stored_bytes, units, compressed_units, codec, key_id"
                     f" FROM {table}, securefile_storage({column}) WHERE form IS NOT NULL"):
                 bounds = space_of(state[table, key][column], form, stored,
-                                  IN_ROW_MAX if in_row(table, column) else 0)
+                                  IN_ROW_MAX if in_row(session, table, column) else 0)
                 if bounds is None:
                     raise Mismatch(f"{table} {key}.{column} is {form}, {stored}")
                 least, most = least + bounds[0], most + bounds[1]

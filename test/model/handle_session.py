@@ -44,11 +44,12 @@ class Handle:
 class Session:
     """The session with the handles, and another one beside it."""
 
-    def __init__(self, dsn, rng, committed):
+    def __init__(self, dsn, rng, committed, kept=()):
         self.conn = connect(dsn)
         self.other = connect(dsn)
         self.rng = rng
         self.committed = committed
+        self.kept = list(kept)	# (table, column) of those with a retention
         self.doubt = []			# what may hold as well, once the server is gone
         self.handles = {}
         self.closed = []		# numbers that must not work any more

@@ -28,6 +28,7 @@ import traceback
 import psycopg
 
 import handle_rows
+import kept
 from client import Lost, Mismatch
 from handle_operations import OPERATIONS
 from handle_session import Session, Snapshot
@@ -47,7 +48,7 @@ class Run:
         self.rng = random.Random(f"{options.seed}:{options.done}")
         self.options = options
         self.dsn = dsn
-        self.session = Session(dsn, self.rng, committed)
+        self.session = Session(dsn, self.rng, committed, options.kept)
         self.old = None
         self.verified = dict(committed)
 
@@ -105,6 +106,10 @@ class Run:
         handle_rows.compare_keys(self.session, committed)
         for table in sorted({table for table, _ in changed}):
             handle_rows.check(self.session, table)
+        if self.rng.random() < 0.3:
+            handle_rows.look_at_kept(self.session, self.session.kept)
+        elif self.rng.random() < 0.05:
+            handle_rows.end_kept(self.session)
         self.verified = dict(committed)
 
     def close(self):
@@ -158,9 +163,9 @@ def one_life(server, options, states, seconds):
             process.join()
 
 
-def survivors(server, states, rng):
+def survivors(server, options, states, rng):
     """Which of the states a restarted server is in."""
-    session = Session(server.dsn, rng, {})
+    session = Session(server.dsn, rng, {}, options.kept)
     roll_back_prepared(session.conn)
     failures = []
     for state in states:
@@ -176,7 +181,11 @@ def survivors(server, states, rng):
         raise Mismatch("none of the states that may be:\n  " + "\n  ".join(failures))
     for table in handle_rows.LEAVES:
         handle_rows.check(session, table)
-    handle_rows.compare_space(session, state)
+    kept.end_windows_of_the_dead(session.conn, options.kept)
+    if options.kept and rng.random() < 0.5:
+        handle_rows.look_at_kept(session, options.kept, 1)
+    else:
+        handle_rows.compare_space(session, state)
     session.conn.close()
     return [state]
 
@@ -185,14 +194,14 @@ def run_killed(server, options):
     """Lives of a server that is killed; the last one is not."""
     rng = random.Random(f"{options.seed}:kill")
     server.start()
-    handle_rows.create(Session(server.dsn, rng, {}))
+    handle_rows.create(Session(server.dsn, rng, {}, options.kept))
     states, operations = [{}], 0
     for number in range(options.kill):
         options.rounds = options.done + 1_000_000
         states, more = one_life(server, options, states, rng.uniform(0.3, 6))
         operations += more
         server.start()
-        states = survivors(server, states, rng)
+        states = survivors(server, options, states, rng)
         alarms = server.alarms()
         if alarms:
             raise Mismatch("in the server's log:\n" + "\n".join(alarms))
@@ -210,6 +219,7 @@ def main():
     parser.add_argument("--kill", type=int, default=0, metavar="N")
     options = parser.parse_args()
     options.done = 0
+    options.kept = kept.draw(options.seed, [(table, x) for table in handle_rows.LEAVES for x in handle_rows.COLUMNS])
     again = f"{sys.argv[0]} --seed {options.seed} --rounds {options.rounds}" + (
         f" --kill {options.kill}" if options.kill else f" --dsn '{options.dsn}'")
     server = Server(SETTINGS) if options.kill else None

@@ -23,7 +23,9 @@ from collections import Counter
 
 import psycopg
 
+import kept
 import model
+import option_words
 import verify
 from client import Mismatch
 from server import Disk, Server
@@ -127,8 +129,22 @@ def examine(conn, options, values, states, rng):
     if strange:
         raise Mismatch(f"prepared transactions of nobody: {strange}")
     verify.check_sound(conn, options)
-    verify.check_space(conn, options, values, [s for s in states if s])
+    examine_kept(conn, options, values, rng)
+    verify.check_space(conn, options, values, [s for s in states if s], options.still_kept)
     return lost
+
+
+def examine_kept(conn, options, values, rng):
+    """What was removed is listed where it is kept.  Half the time it stays for the next round."""
+    kept.end_windows_of_the_dead(conn, options.kept)
+    verify.check_kept(conn, options, values)
+    keeps = rng.random() < 0.5
+    options.still_kept = verify.kept_columns(options) if keeps else ()
+    if not keeps:
+        verify.end_kept(conn, options, rng)
+    for table, column in options.kept:	# whose retention was away
+        kind = verify.column_type(options, table, column, option_words.some_words(rng))
+        conn.execute(f"ALTER TABLE {table} ALTER {column} TYPE {kind}")
 
 
 def count_fired(server, points, tally):
@@ -174,20 +190,12 @@ def one_round(server, options, values, states, way, rng, tally):
             + (f" {lost} lost," if options.asynchronous else "") + f" recovery {recovered:.1f} s")
 
 
-def has_fault_points(conn):
-    try:
-        conn.execute("SELECT securefile_fault_fired('io_any')")
-        return True
-    except psycopg.Error:
-        return False
-
-
 def ways_to_try(conn, options):
     """One after the other, in an order by lot.  Those that a program of its own has come as often as
     all others."""
     if options.power and not hasattr(options, "own_ways"):
         return ["power"]
-    ways = WAYS + (["point"] * 2 if has_fault_points(conn) else [])
+    ways = WAYS + (["point"] * 2 if verify.has_fault_points(conn) else [])
     return ways + [own for own in getattr(options, "own_ways", {}) for _ in ways]
 
 
@@ -200,7 +208,7 @@ def run(server, options):
         verify.create(conn, options)
         conn.execute("CHECKPOINT")	# durable, whatever a commit waits for
         order = ways_to_try(conn, options)
-        options.counted = getattr(options, "counted", []) if has_fault_points(conn) else []
+        options.counted = getattr(options, "counted", []) if options.fault_points else []
     states = [None] * options.clients
     end = time.time() + getattr(options, "seconds", 10**9)
     tally = Counter()

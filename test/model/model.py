@@ -23,6 +23,7 @@ import traceback
 
 import psycopg
 
+import kept
 import option_words
 import verify
 from client import Client, Lost, Mismatch, is_expected, is_lost
@@ -113,6 +114,45 @@ def is_of_lost_disk(error, options):
         and "checkpoint request failed" in str(error)
 
 
+def away_and_back(conn, options, rng, table, column):
+    """A column is without its retention for a while.  Who waits for locks waits for a client only."""
+    window = kept.begin_window(conn, table, column, purge=False)
+    windows = [kept.begin_window(conn, leaf, column, purge=False) for leaf in verify.leaves(options)
+               if verify.root(leaf) == table and leaf != table]
+    for keeps in (False, True):
+        for attempt in range(1000):
+            kind = verify.column_type(options, table, column, option_words.some_words(rng), keeps)
+            try:
+                conn.execute(f"ALTER TABLE {table} ALTER {column} TYPE {kind}")
+                break
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+                if not keeps and attempt > 3:
+                    break
+        time.sleep(rng.choice([0, 0, 0.1, 0.5]))
+    for one in [window, *windows]:
+        kept.end_window(conn, one)
+
+
+def see_to_kept(conn, options, rng, _end):
+    """What is removed is listed, ended, and not kept for a while."""
+    time.sleep(rng.uniform(0.1, 0.8))
+    table, column = rng.choice(list(verify.kept_columns(options)))
+    work = rng.choice(["look"] * 10 + ["purge", "older", "away"])
+    conn.execute("SET lock_timeout = '500ms'; SET deadlock_timeout = '100ms'")
+    try:
+        if work == "look":
+            values = Values(options.seed, options.max_size)
+            options.compared["values"] += kept.look(
+                conn, table, column, tight=options.tight, truth=lambda vid: values.sha256(int(vid)),
+                share=rng.choice([0, 0.1, 0.5]))
+        elif work == "away":
+            away_and_back(conn, options, rng, verify.root(table), column)
+        else:
+            kept.purge(conn, table, column, "0" if work == "purge" else rng.choice(["1 second", "4 seconds"]))
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        pass
+
+
 def tidy(conn, options, rng, _end):
     """What monitors, operators and vacuum do while clients work."""
     time.sleep(rng.uniform(0.05, 0.4))
@@ -199,7 +239,7 @@ def start(dsn, options, states, seconds):
         launch(number, client_process, dsn, number, options, states[number])
     for number in range(options.readers):
         launch("reader", side_process, hold_snapshot, dsn, number, options)
-    for work in [tidy, *getattr(options, "sides", [])]:
+    for work in [tidy, *[see_to_kept] * bool(options.kept), *getattr(options, "sides", [])]:
         launch(work.__name__, side_process, work, dsn, 0, options)
     if options.faults and not getattr(options, "power", False):
         launch("saboteur", side_process, sabotage, dsn, 0, options)
@@ -246,6 +286,9 @@ def run(dsn, options):
         got = verify.client_rows(conn, number, values, options)
         verify.compare(number, got, [state["rows"]])
     verify.check_sound(conn, options)
+    kept.end_windows_of_the_dead(conn, options.kept)
+    totals["values kept"] = verify.check_kept(conn, options, values)
+    verify.end_kept(conn, options, random.Random(f"{options.seed}:end"))
     verify.check_space(conn, options, values, states)
     return totals
 

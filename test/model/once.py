@@ -21,8 +21,10 @@ import traceback
 
 import psycopg
 
+import kept
 from client import is_lost
 from server import Server, connect, roll_back_prepared
+from verify import has_fault_points
 
 SETTINGS = {"shared_buffers": "16MB", "max_connections": 30, "max_prepared_transactions": 10,
             "shared_preload_libraries": "'securefile'", "securefile.monitor_naptime": "'1s'",
@@ -34,24 +36,10 @@ OPTIONS = ["deduplicate", "deduplicate, filesystem_like_logging", "deduplicate, 
 TABLES = [f"t{number}" for number in range(len(OPTIONS))]
 PAGE = 8192
 
-# the bytes of a locator
-RAW = """
-CREATE TYPE raw;
-CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
-CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'byteaout';
-CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, LIKE = securefile);
-CREATE CAST (securefile AS raw) WITHOUT FUNCTION;
-CREATE CAST (raw AS bytea) WITHOUT FUNCTION"""
-
 STORED = """
 SELECT n, edits, pokes, bytes FROM (SELECT n, edits, pokes, (doc::raw)::bytea AS bytes FROM {0}
     WHERE length(doc) > 4000) r WHERE get_byte(bytes, 0) = 2"""
 INODE, SHARED, BASED = 1, 4, 1
-
-
-def make_raw(conn):
-    for statement in RAW.split(";\n"):
-        conn.execute(statement)
 
 
 def content(number):
@@ -91,8 +79,9 @@ def wanted(number, edits, pokes):
 class Once:
     """One client."""
 
-    def __init__(self, dsn, seed):
+    def __init__(self, dsn, seed, keeping):
         self.rng = random.Random(seed)
+        self.keeping = keeping	# tables with a retention
         self.conn = connect(dsn, 60)
         self.done = 0
 
@@ -211,6 +200,27 @@ class Once:
         self.sql(f"INSERT INTO {table} (id, n, doc) VALUES (%s, %s, %b::bytea::securefile)"
                  " ON CONFLICT (id) DO NOTHING", (self.rng.randint(1, 40), number, CONTENTS[number]))
 
+    def undelete(self, table):
+        """Rows get what others have lost."""
+        source = self.rng.choice([table, *self.keeping])
+        self.sql(f"""DO $$
+            BEGIN
+                INSERT INTO {table} (n, edits, pokes, doc)
+                    SELECT split_part(said, ' ', 1)::int, split_part(said, ' ', 2)::int, split_part(said, ' ', 3)::int,
+                        document
+                    FROM securefile_removed('{source}', 'doc') JOIN kept_lost ON loc = md5((document::raw)::bytea)::uuid
+                    ORDER BY random() LIMIT 2;
+            -- some have ended meanwhile
+            EXCEPTION WHEN undefined_object THEN NULL;
+            END $$""")
+
+    def see_to_kept(self, table):
+        """What is kept is looked at, or ended."""
+        if self.rng.random() < 0.5:
+            kept.look(self.conn, table, "doc", truth=digest_said, share=0.1)
+        else:
+            kept.purge(self.conn, table, "doc", self.rng.choice(["0", "1 second", "1 second"]))
+
     def maintain(self, table):
         self.sql(f"SELECT securefile_maintain('{table}', 'doc')")
 
@@ -238,15 +248,17 @@ class Once:
             self.stale(self.rng.choice(TABLES))
         if self.rng.random() < 0.05:
             self.maintain(self.rng.choice(TABLES))
+        if self.keeping and self.rng.random() < 0.1:
+            self.rng.choice([self.undelete, self.see_to_kept])(self.rng.choice(self.keeping))
         self.done += 1
 
 
-def client(dsn, seed, seconds, pipe):
+def client(dsn, seed, seconds, keeping, pipe):
     """Transactions until the time is over, or the server is gone."""
     end = time.time() + seconds
     once = None
     try:
-        once = Once(dsn, seed)
+        once = Once(dsn, seed, keeping)
         while time.time() < end:
             try:
                 once.transaction()
@@ -274,11 +286,29 @@ def text(found):
     return found.decode() if isinstance(found, bytes) else found
 
 
-def look(server, words):
+def digest_said(said):
+    """SHA-256 of a content, as a note of kept values says it."""
+    return hashlib.sha256(wanted(*map(int, said.split()))).digest()
+
+
+def look_at_kept(conn, options, rng):
+    """What rows have lost is listed and right; those tables that go on with it."""
+    columns = [(table, "doc") for table in options.keeping]
+    kept.end_windows_of_the_dead(conn, columns)
+    for column in columns:
+        kept.look(conn, *column, quiet=True, truth=digest_said, share=0.3)
+    if rng.random() < 0.5:
+        return options.keeping
+    kept.end_all(conn, columns, rng, has_fault_points(conn))
+    return []
+
+
+def look(server, words, options, rng):
     """Every row has the content that it says; how many rows there are."""
     conn = connect(server.dsn, 60)
     roll_back_prepared(conn)
     rows = 0
+    still_kept = look_at_kept(conn, options, rng)
     for table in TABLES:
         for key, number, edits, pokes, found, *hashes in conn.execute(
                 f"SELECT id, n, edits, pokes, md5(doc::bytea), encode(securefile_digest(doc), 'hex'),"
@@ -288,7 +318,8 @@ def look(server, words):
                 raise AssertionError(f"row {key} of {table} has not content {number}, {edits} edits, {pokes} pokes")
             check_hash(table, words[table], (key, *hashes), data)
             rows += 1
-        count(conn, server.data, table)
+        if table not in still_kept:
+            count(conn, server.data, table)
         require_sound(conn, table)
     conn.close()
     return rows
@@ -355,23 +386,30 @@ def used_cells(conn, data, table):
                for byte in pages[at + 32:at + 48])
 
 
-def convert(dsn, words, rng):
+def all_words(table, words, options):
+    """The options of a table, which may have a retention."""
+    return words[table] + (f", {kept.words(kept.AMPLE)}" if table in options.keeping else "")
+
+
+def convert(dsn, words, rng, options):
     """Other options for a table, all of whose values are stored again."""
     table = rng.choice([t for t in TABLES if "logging" not in words[t]])
     words[table] = rng.choice([w for w in OPTIONS if "logging" not in w])
     conn = connect(dsn, 60)
-    conn.execute(f"ALTER TABLE {table} ALTER doc TYPE securefile({words[table]})")
+    conn.execute(f"ALTER TABLE {table} ALTER doc TYPE securefile({all_words(table, words, options)})")
     conn.execute(rng.choice([f"SELECT securefile_rewrite('{table}', 'doc')",
                              f"CALL securefile_rewrite_online('{table}', 'doc', 200000)"]))
     conn.close()
 
 
-def empty(server):
+def empty(server, options, rng):
     """Delete all rows: no space is left in use."""
     conn = connect(server.dsn, 60)
     columns = "live_bytes, pending_bytes, shared_objects, shared_references, saved_bytes"
     for table in TABLES:
         conn.execute(f"DELETE FROM {table}")
+    kept.end_all(conn, [(table, "doc") for table in options.keeping], rng, has_fault_points(conn))
+    for table in TABLES:
         end = time.time() + 60
         while (left := usage(conn, table, columns)) != (0,) * len(left) or used_cells(conn, server.data, table):
             if time.time() > end:
@@ -390,7 +428,7 @@ def life(server, options, number, words):
     for which in range(options.clients):
         here, there = multiprocessing.Pipe()
         process = multiprocessing.Process(
-            target=client, args=(server.dsn, f"{options.seed}:{number}:{which}", options.seconds, there))
+            target=client, args=(server.dsn, f"{options.seed}:{number}:{which}", options.seconds, options.keeping, there))
         process.start()
         clients.append((process, here))
     if not last:
@@ -408,12 +446,12 @@ def life(server, options, number, words):
     alarms = server.alarms()
     if alarms:
         raise AssertionError("in the server's log:\n" + "\n".join(alarms))
-    rows = look(server, words)
-    convert(server.dsn, words, rng)
-    look(server, words)
+    rows = look(server, words, options, rng)
+    convert(server.dsn, words, rng, options)
+    look(server, words, options, rng)
     print(f"life {number + 1}: {done} transactions, {rows} rows", flush=True)
     if last or rng.random() < 0.4:
-        empty(server)
+        empty(server, options, rng)
     return done
 
 
@@ -427,15 +465,18 @@ def main():
     server = Server(SETTINGS)
     done = 0
     words = dict(zip(TABLES, OPTIONS))
+    options.keeping = [table for table, _ in kept.draw(options.seed, [(table, "doc") for table in TABLES])]
     try:
         server.start()
         conn = connect(server.dsn, 60)
         conn.execute("CREATE EXTENSION securefile")
-        make_raw(conn)
+        kept.install(conn)
         for table in TABLES:
             conn.execute(f"CREATE TABLE {table} (id int PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY"
                          f" (START WITH 100), n int, edits int DEFAULT 0, pokes int DEFAULT 0,"
-                         f" doc securefile({words[table]}))")
+                         f" doc securefile({all_words(table, words, options)}))")
+        for table in options.keeping:
+            conn.execute(kept.watch(table, said="concat_ws(' ', $1.n, $1.edits, $1.pokes)"))
         conn.close()
         for number in range(options.kill + 1):
             done += life(server, options, number, words)

@@ -234,6 +234,25 @@ def options_changed(c, _):
         c.sql(f"SELECT securefile_rewrite('{c.own}', '{x}')")
 
 
+def undelete(c, table):
+    """A row gets a value that somebody's row has lost."""
+    columns = [x for x in "ab" if (table, x) in c.options.kept]
+    key = c.free_id(table)
+    if not columns or key is None:
+        return
+    x = c.rng.choice(columns)
+    leaf = c.rng.choice(verify.LOAD_TABLES) if table == "model_shared" else table
+    with failing(c):
+        # one that has ended meanwhile cannot be read; under pressure its space may have another value already
+        rows = c.fails(
+            f"INSERT INTO {table} (id, part, v{x}, {x}) SELECT %s, 0, l.said::bigint, r.document"
+            f" FROM securefile_removed('{leaf}', '{x}') r JOIN kept_lost l ON l.loc = md5((r.document::raw)::bytea)::uuid"
+            f" ORDER BY random() LIMIT 1 RETURNING v{x}, sha256({x}::bytea)", (key,), "42704", *["XX001"] * c.options.tight)
+        if rows:
+            c.expect_sha(*rows[0], f"{table} {key}.{x} undeleted")
+            c.rows[table][key] = Row(0, None, None)._replace(**{f"v{x}": rows[0][0]})
+
+
 # ---- reading ----
 
 def read_whole(c, table):
@@ -394,7 +413,7 @@ OPERATIONS = [
     (update_between_columns, 4), (update_from_other_row, 6), (insert_select, 5),
     (insert_returning_insert, 2), (upsert_nothing, 3), (upsert_update, 4), (merge, 3),
     (delete, 7), (delete_range, 1), (move_row, 2), (move_partition, 3), (there_and_back, 3),
-    (truncate, 1), (options_changed, 2),
+    (truncate, 1), (options_changed, 2), (undelete, 3),
     (read_whole, 8), (read_part, 10), (read_all_mine, 3), (read_others, 6),
     (read_old_version, 4),
     (savepoint_kept, 3), (savepoint_undone, 4), (duplicate_key, 2), (error_after_store, 2),

@@ -32,6 +32,13 @@ def with_words(column_type, chosen):
     return f"{name}({', '.join(words + [chosen])})"
 
 
+def more_words(column_type, more):
+    """A securefile type with words that it may have already."""
+    name, _, words = column_type.partition("(")
+    words = [w for w in re.split(r", *", words.rstrip(")")) if w]
+    return f"{name}({', '.join(words + [w for w in more.split(', ') if w not in words])})"
+
+
 def some_words(rng):
     encrypts = rng.random() < 0.4 and os.environ.get("SECUREFILE_ENCRYPTS")
     hashes = rng.random() < 0.5

@@ -28,7 +28,7 @@ import psycopg
 
 import option_words
 from client import Mismatch, is_lost
-from killloop import has_fault_points
+from verify import has_fault_points
 from server import Server, connect
 
 SETTINGS = {"shared_preload_libraries": "'securefile'", "restart_after_crash": "on", "fsync": "on",

@@ -9,6 +9,7 @@ neither of them with children; @l, @m a table with rows of its own and its colum
 import os
 import re
 
+import kept
 from client import Mismatch
 from twin_session import CANCELLED, Handle, Undone
 
@@ -37,6 +38,9 @@ MADE = {
          "CREATE TRIGGER a_before BEFORE INSERT OR UPDATE ON ~.g FOR EACH ROW EXECUTE FUNCTION ~.before();"
          "CREATE TRIGGER zz_after AFTER INSERT OR UPDATE OR DELETE ON ~.g FOR EACH ROW EXECUTE FUNCTION ~.after()",
 }
+# What rows lose is noted, of the one twin
+for made in set(MADE) - {"p"}:
+    MADE[made] += ";<<%s|SELECT 2>>" % kept.watch(f"sf.{made}", "jsonb_build_object('id', $1.id, 'part', $1.part)")
 
 # Weight, statement: those that only rows are changed by
 ROWS = [
@@ -139,7 +143,8 @@ class Filler:
             ["", "", "disable_storage_in_row"],
             ["", "nocompress", "compress_low", "compress_medium", "compress_high"],
             ["", "encrypt"] if os.environ.get("SECUREFILE_ENCRYPTS") else [""],
-            ["", "hash", "no_hash"], ["", "", "deduplicate", "keep_duplicates"])]
+            ["", "hash", "no_hash"], ["", "", "deduplicate", "keep_duplicates"],
+            ["", "", "", f"'retention 7 days', 'max_size {kept.AMPLE}'"])]
         words = ", ".join(w for w in words if w)
         return f"<<securefile{words and f'({words})'}|bytea>>"
 
@@ -283,6 +288,21 @@ def fault(s):
                 pass
 
 
+def undelete(s):
+    """A row gets a value that another one has lost, and its twin the same bytes."""
+    columns = s.keeping()
+    if not columns:
+        return
+    name, column = s.rng.choice(columns)
+    found = s.sql(f"SELECT loc, encode(document::bytea, 'hex') FROM (SELECT md5((document::raw)::bytea)::uuid AS loc, document"
+                  f" FROM securefile_removed('{name}', '{column}') WHERE length < 30000) r ORDER BY loc LIMIT 5")
+    if found:
+        loc, data = s.rng.choice(found)
+        ours = f"SELECT document FROM securefile_removed('{name}', '{column}') WHERE md5((document::raw)::bytea)::uuid = '{loc}'"
+        s.do(Filler(s).fill(f"INSERT INTO @t (id, part, note, @c) VALUES (@k, @p, @n, <<({ours})|'\\x{data}'::bytea>>)"),
+             guard=True)
+
+
 def declare(s):
     s.declare("WITH HOLD" if s.rng.random() < 0.2 else "",
               Filler(s).fill("SELECT id, part, md5(@m::bytea) FROM ONLY @l"))
@@ -357,4 +377,4 @@ def use_handle(s):
 
 OPERATIONS = [
     (60, rows), (6, broken), (14, definition), (8, create), (6, exceptions), (2, copy), (4, cancelled), (3, fault), (8, regret),
-    (5, lambda s: s.compare(sorted(s.hot))), (3, declare), (4, fetch), (2, open_handle), (12, use_handle)]
+    (5, lambda s: s.compare(sorted(s.hot))), (3, declare), (4, fetch), (2, open_handle), (12, use_handle), (4, undelete)]

@@ -10,6 +10,7 @@ import re
 import psycopg
 from psycopg.pq import TransactionStatus
 
+import kept
 from client import Lost, Mismatch, is_injected, is_lost
 
 DEPTH = 6					# savepoints, one in the other
@@ -53,6 +54,14 @@ CHECK = """
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.atttypid = 'securefile'::regtype,
         LATERAL securefile_check(c.oid, a.attname) x
     WHERE c.relnamespace = 'sf'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p' LIMIT 5"""
+
+
+# whose table notes what its rows lose
+KEEPING = """
+    SELECT 'sf.' || c.relname, a.attname::text, c.oid, a.attnum, format_type(a.atttypid, a.atttypmod) LIKE '%retention%'
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.atttypid = 'securefile'::regtype
+        JOIN pg_trigger t ON t.tgrelid = c.oid AND t.tgname = 'zzz_kept'
+    WHERE c.relnamespace = 'sf'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p' ORDER BY 1, 2"""
 
 
 class Undone(Exception):
@@ -99,7 +108,8 @@ class Session:
         self.injected = False	# a fault point is, or was, armed in this transaction
         self.held = False		# it has made a cursor WITH HOLD: it cannot be prepared
         self.trail = []
-        self.counts = {"statements": 0, "failed": 0, "rollbacks": 0, "comparisons": 0}
+        self.counts = {"statements": 0, "failed": 0, "rollbacks": 0, "comparisons": 0, "kept": 0}
+        self.away = {}			# windows of columns without a retention
         self.connect()
 
     def connect(self):
@@ -329,3 +339,23 @@ class Session:
         found = self.sql(CHECK)
         if found:
             raise Mismatch(f"securefile_check: {found}")
+
+    # ---- what is kept ----
+
+    def keeping(self):
+        """Columns that keep what rows lose, and note that."""
+        return [(table, column) for table, column, _, _, keeps in self.conn.execute(KEEPING) if keeps]
+
+    def follow_kept(self):
+        """Columns that had a retention and are without it now: what they have kept may end, until they have one."""
+        now = {tuple(key): (table, column, keeps) for table, column, *key, keeps in self.conn.execute(KEEPING)}
+        for key, (table, column, keeps) in now.items():
+            if key in self.away and keeps:
+                kept.end_window(self.conn, self.away.pop(key))
+            elif key not in self.away and not keeps:
+                self.away[key] = kept.begin_window(self.conn, table, column, purge=False)
+        self.away = {key: window for key, window in self.away.items() if key in now}
+
+    def look_at_kept(self, share=0.1):
+        for table, column in self.keeping():
+            self.counts["kept"] += kept.look(self.conn, table, column, quiet=True, share=share)

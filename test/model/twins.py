@@ -22,6 +22,7 @@ import traceback
 
 import psycopg
 
+import kept
 import verify
 from client import Mismatch, is_injected
 from twin_operations import ALONE, MADE, OPERATIONS, ROWS, Filler
@@ -132,6 +133,7 @@ def prepare(s):
         s.faults = True
     except psycopg.Error:
         s.faults = False
+    kept.install(s.conn)
     s.do(TRIGGERS)
     for text in MADE.values():
         s.do(Filler(s).fill(text))
@@ -215,6 +217,17 @@ def alone(s):
         pass
 
 
+def end_kept(s):
+    """What is kept of a column is ended, all or the oldest, or the time of all columns is over."""
+    columns = s.keeping()
+    how = s.rng.choice(["0", "1 second", "time"])
+    s.note(f"-- kept until: {how}")
+    if how == "time" and s.faults:
+        kept.let_time_pass(s.conn, columns)
+    elif columns and how != "time":
+        kept.purge(s.conn, *s.rng.choice(columns), how)
+
+
 def turn(s):
     """A transaction or a statement, and a look at all of it."""
     s.trail.clear()
@@ -230,12 +243,18 @@ def turn(s):
             s.fetch(name)
     s.compare()
     s.check()
+    s.follow_kept()
+    if s.rng.random() < 0.3:
+        s.look_at_kept()
+    if s.rng.random() < 0.04:
+        end_kept(s)
 
 
 def finish(s):
     """All values in full once more, so that none has gaps, and by today's options: then
     space is what they need."""
     s.connect()
+    s.look_at_kept(1)
     s.sql("SET session_replication_role = replica")
     s.look()
     for name, table in s.tables.items():
@@ -244,6 +263,7 @@ def finish(s):
             s.sql(f"SELECT securefile_rewrite('sf.{name}', '{column}')")
     s.compare()
     s.check()
+    kept.end_all(s.conn, s.keeping(), s.rng, s.faults)
     for table, column, options in s.sql(
             'SELECT relid::regclass::text, attname::text, options'
             ' FROM securefile_columns WHERE schemaname = \'sf\' AND segment_relid IS NOT NULL'):

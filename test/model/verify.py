@@ -3,6 +3,9 @@
 import random
 import time
 
+import psycopg
+
+import kept
 import option_words
 from client import Mismatch, Row
 from values import IN_ROW_MAX, stored_bytes
@@ -27,11 +30,26 @@ def leaves(options):
     return list(LOAD_TABLES) + [f"model_own_{n}" for n in range(options.clients)]
 
 
-def column_type(options, table, column, word):
+def root(table):
+    return "model_shared" if table.startswith("model_shared") else table
+
+
+def kept_columns(options):
+    """Every column with a segment of its own that has a retention, and whether its limit is tight, or
+    somebody changes it."""
+    limited = getattr(options, "limited", False)
+    return {(table, column): limited or options.kept[root(table), column] == kept.TIGHT
+            for table in leaves(options) for column in "ab" if (root(table), column) in options.kept}
+
+
+def column_type(options, table, column, word, keeps=True):
     """The type of a column, with that word for its compression."""
     if options.type == "bytea":
         return "bytea"
     kind = TYPES["model_shared" if table.startswith("model_shared") else "model_own"][column]
+    if (root(table), column) in options.kept:
+        size = options.kept[root(table), column]
+        kind = option_words.more_words(kind, kept.words(size) if keeps else f"disable_storage_in_row, 'max_size {size}'")
     if getattr(options, "logged", False):
         kind = kind.replace("filesystem_like_logging", "logging")
     if getattr(options, "uncached", False):
@@ -39,10 +57,22 @@ def column_type(options, table, column, word):
     return option_words.with_words(kind, word)
 
 
+def has_fault_points(conn):
+    try:
+        conn.execute("SELECT securefile_fault_fired('io_any')")
+        return True
+    except psycopg.Error:
+        return False
+
+
 def create(conn, options):
     """The tables: one shared by all clients and partitioned, one for each.  Each column
-    begins with some compression, or none."""
+    begins with some compression, or none.  Some have a retention."""
     rng = random.Random(f"{options.seed}:options")
+    plain = options.type == "bytea" or getattr(options, "planted", False)
+    options.kept = {} if plain else kept.draw(options.seed, [
+        (table, x) for table in ["model_shared"] + leaves(options)[2:] for x in "ab"])
+    options.tight = kept.TIGHT in options.kept.values()
     if options.type != "bytea":
         conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
     body = ("(id bigint, part int, note int NOT NULL DEFAULT 0 CHECK (note >= 0),"
@@ -62,6 +92,11 @@ def create(conn, options):
     if options.type == "bytea":
         for table in leaves(options):
             conn.execute(f"ALTER TABLE {table} ALTER a SET STORAGE EXTERNAL")
+    options.fault_points = has_fault_points(conn)
+    if options.kept:
+        kept.install(conn)
+    for table in {table for table, _ in options.kept}:
+        conn.execute(kept.watch(table, "jsonb_build_object('id', $1.id, 'part', $1.part)", "$1.v%s"))
     conn.execute(f"""
         CREATE OR REPLACE FUNCTION model_there_and_back(tab regclass, key bigint, fresh bytea)
         RETURNS void LANGUAGE plpgsql AS $$
@@ -74,9 +109,10 @@ def create(conn, options):
         END $$""")
 
 
-def in_row_max(table, column):
+def in_row_max(options, table, column):
     """Longest value that such a column keeps in the row (see create())."""
-    return 0 if table.startswith("model_own") and column == "a" else IN_ROW_MAX
+    stored = table.startswith("model_own") and column == "a" or (root(table), column) in options.kept
+    return 0 if stored else IN_ROW_MAX
 
 
 def read_rows(conn, table, values, where="true"):
@@ -143,17 +179,32 @@ def check_sound(conn, options):
                 raise Mismatch(f"securefile_check('{table}', '{column}'): {found}")
 
 
-def check_space(conn, options, values, states):
+def check_kept(conn, options, values):
+    """What was removed is listed where it is kept; how many values."""
+    listed = 0
+    for (table, column), tight in kept_columns(options).items():
+        listed += kept.look(conn, table, column, quiet=True, tight=tight, truth=lambda vid: values.sha256(int(vid)))
+    return listed
+
+
+def end_kept(conn, options, rng):
+    """Nothing is kept any more."""
+    kept.end_all(conn, list(kept_columns(options)), rng, options.fault_points)
+
+
+def check_space(conn, options, values, states, but=()):
     """With nothing pending, live bytes are those of the values in the rows, which take no
-    more than without compression."""
+    more than without compression.  but: not these columns."""
     if options.type == "bytea":
         return
     for table in leaves(options):
         for column in "ab":
+            if (table, column) in but:
+                continue
             settle(conn, table, column)
-            check_places(conn, table, column, in_row_max(table, column))
+            check_places(conn, table, column, in_row_max(options, table, column))
             least, most = stored_space(conn, table, column)
-            most = min(most, expected_live(table, column, values, states)
+            most = min(most, expected_live(options, table, column, values, states)
                        + encryption_space(conn, table, column))
             check_live(conn, table, column, least, most)
 
@@ -216,7 +267,7 @@ def settle(conn, table, column, seconds=180):
         time.sleep(0.1)
 
 
-def expected_live(table, column, values, states):
+def expected_live(options, table, column, values, states):
     total = 0
     for state in states:
         for name, rows in state["rows"].items():
@@ -224,5 +275,5 @@ def expected_live(table, column, values, states):
                 leaf = f"{name}_{row.part}" if name == "model_shared" else name
                 vid = row.va if column == "a" else row.vb
                 if leaf == table and vid is not None:
-                    total += stored_bytes(values.length(vid), in_row_max(table, column))
+                    total += stored_bytes(values.length(vid), in_row_max(options, table, column))
     return total

@@ -53,7 +53,7 @@ sub prepare_bytes
 			FOR i IN 1 .. 20 LOOP
 				PERFORM securefile_maintain(t, 'doc');
 				SELECT * INTO u FROM securefile_usage(t, 'doc');
-				EXIT WHEN u.pending_bytes = 0;
+				EXIT WHEN u.pending_bytes = u.retained_bytes;
 			END LOOP;
 			-- a unit that is compressed or encrypted ends anywhere in a sector
 			EXECUTE format('SELECT coalesce(sum((bytes + 511) / 512 * 512), 0),
@@ -61,10 +61,10 @@ sub prepare_bytes
 				FROM %s, securefile_storage(doc) s, LATERAL (SELECT CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length ELSE s.stored_bytes END) b (bytes)
 				WHERE CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length > %s ELSE s.form = ''stored'' END', t, in_row) INTO live_min, live_max;
 			SELECT string_agg(c::text, ' ') INTO found FROM securefile_check(t, 'doc') c;
-			RETURN concat_ws(' ', found, CASE WHEN u.pending_bytes <> 0 OR u.live_bytes + u.saved_bytes < live_min
+			RETURN concat_ws(' ', found, CASE WHEN u.pending_bytes <> u.retained_bytes OR u.live_bytes + u.saved_bytes < live_min
 				-- what changes of shared values have overwritten is still there
 				OR u.live_bytes > live_max AND u.shared_references = 0
-				OR u.live_bytes + u.free_bytes <> u.file_bytes THEN format('rows have %s to %s bytes: %s', live_min, live_max, u) END);
+				OR u.live_bytes + u.retained_bytes + u.free_bytes <> u.file_bytes THEN format('rows have %s to %s bytes: %s', live_min, live_max, u) END);
 		END \$\$;
 		CREATE FUNCTION edit(t regclass, wanted int) RETURNS void LANGUAGE plpgsql AS \$\$
 		DECLARE

@@ -151,8 +151,8 @@ sub entries_of
 	my ($all, $kind) = @_;
 	return map {
 		my $page = $_;
-		map { [ $page, CONTENT + 8 + 24 * $_ ] }
-		  grep { unpack('C', substr($all, $page * PAGE + CONTENT + 8 + 24 * $_ + 20, 1)) == $kind }
+		map { [ $page, PENDING_ENTRIES + 24 * $_ ] }
+		  grep { unpack('C', substr($all, $page * PAGE + PENDING_ENTRIES + 24 * $_ + 20, 1)) == $kind }
 		  0 .. unpack('v', substr($all, $page * PAGE + CONTENT + 4, 2)) - 1
 	} pages_of($all, PAGE_PENDING);
 }

@@ -11,7 +11,7 @@ BLOCK = 4096
 UNIT = 128 * 1024
 SECTOR = 512
 TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice",
-         9: "dictionary"}
+         9: "dictionary", 10: "removed"}
 
 # What was done, and where: what ("data", "locator", or what kind of page), which bytes of
 # the data file, which rows.

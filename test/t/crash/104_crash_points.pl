@@ -33,6 +33,8 @@ my %elsewhere = (
 	redo_own => 'the same',
 	advice_split => 'a bucket is split when it has many entries: 163_advice',
 	io_file_remove => 'a file of the server is removed where it could not be finished: 271_server_files',
+	clock_forward => 'a clock does nothing: 307_retention',
+	time_passes => 'the same',
 	release_little => 'the monitor releases nothing without a setting: 299_auto_release',
 	share_root => 'a value with a root page is copied: 180_reflinks',
 	(map { ("migrate_$_" => 'securefile_migrate() has tests of its own: 246_migrate_storm') }
@@ -169,6 +171,15 @@ my %scenarios = (
 			"COMMIT PREPARED 'p';\n\\echo op 2\n",
 			'BEGIN;' . insert_into('x', 5, 'mid') . " PREPARE TRANSACTION 'q';\nROLLBACK PREPARED 'q';\n",
 			transaction(3, 'DROP TABLE x;'));
+	},
+	history => sub {
+		my ($t) = @_;
+		return (create_table('x', $t, "'retention 7 days'", "'max_size 1 GB'") . join('', map { insert_into('x', $_, 'large') } (1, 3, 4)) . insert_into('x', 2, 'page'),
+			transaction(1, 'DELETE FROM x WHERE id = 1;', "UPDATE x SET name = 'joined', doc = doc || b.data::securefile FROM bytes b WHERE id = 2 AND b.name = 'mid';"),
+			"SELECT FROM securefile_maintain('x', 'doc');\n",
+			transaction(2, 'DELETE FROM x WHERE id = 3;'),
+			"SELECT FROM securefile_purge('x', 'doc');\n",
+			transaction(3, 'DELETE FROM x WHERE id = 4;'));
 	},
 	release => sub {
 		my ($t) = @_;

@@ -96,29 +96,29 @@ my @kinds = (
 	[ 'a queue that was forgotten', qr/^set free\|used but not owned/m, sub { change($_[0], 0, PENDING_HEAD, pack('VV', NONE, NONE)) } ],
 	[ 'a list of free pages in a circle', $lists, sub { change($_[0], $_, CONTENT, pack('V', $_)) foreach pages_of($_[1], PAGE_FREE) }, LARGE ],
 	[ 'free pages that were forgotten', qr/^set free\|used but not owned.*is in no list/m, sub { change($_[0], 0, FREE_HEAD, pack('V', NONE)) }, LARGE ],
-	[ 'an entry of an unknown kind', $lists, sub { change($_[0], $_, CONTENT + 28, "\x63") foreach pages_of($_[1], PAGE_PENDING) } ],
-	[ 'a bit of a pending page', $lists, sub { patch($_[0], $_ * PAGE + CONTENT + 9, "\x63") foreach pages_of($_[1], PAGE_PENDING) } ],
+	[ 'an entry of an unknown kind', $lists, sub { change($_[0], $_, PENDING_ENTRIES + 20, "\x63") foreach pages_of($_[1], PAGE_PENDING) } ],
+	[ 'a bit of a pending page', $lists, sub { patch($_[0], $_ * PAGE + PENDING_ENTRIES + 1, "\x63") foreach pages_of($_[1], PAGE_PENDING) } ],
 	[ 'entries that cannot be', $lists, sub
 		{
 			my ($page) = pages_of($_[1], PAGE_PENDING);
-			change($_[0], $page, CONTENT + 8, pack('Q<', (1 << 50) + 100));
-			change($_[0], $page, CONTENT + 8 + 24, pack('Q<', (1 << 51) + 100));
+			change($_[0], $page, PENDING_ENTRIES, pack('Q<', (1 << 50) + 100));
+			change($_[0], $page, PENDING_ENTRIES + 24, pack('Q<', (1 << 51) + 100));
 		} ],
 	[ 'an entry that would free a live value', qr/^rebuild lists of pages\|owned but to be freed\|/m, sub
 		{
 			my ($segment, $all, undef, $data) = @_;
 			my ($page) = pages_of($all, PAGE_PENDING);
-			my $entry = substr($all, $page * PAGE + CONTENT + 8, 24);
+			my $entry = substr($all, $page * PAGE + PENDING_ENTRIES, 24);
 			substr($entry, 8, 13) = pack('Q<L<C', block_at($data, 2001, 1) / 512, 16, 2);
-			change($segment, $page, CONTENT + 8, $entry);
+			change($segment, $page, PENDING_ENTRIES, $entry);
 		} ],
 	[ 'two entries that free the same', qr/^rebuild lists of pages\|to be freed twice\|/m, sub
 		{
 			my ($segment, $all) = @_;
 			my ($page) = pages_of($all, PAGE_PENDING);
-			my $entries = $page * PAGE + CONTENT + 8;
+			my $entries = $page * PAGE + PENDING_ENTRIES;
 			my ($free) = grep { substr($all, $entries + $_ * 24 + 20, 1) eq "\2" } 1 .. 20;
-			change($segment, $page, CONTENT + 8, substr($all, $entries + $free * 24, 24));
+			change($segment, $page, PENDING_ENTRIES, substr($all, $entries + $free * 24, 24));
 		} ],
 
 	# the header page, as it was before
@@ -162,7 +162,7 @@ sub spoil_queue
 {
 	my ($segment, $all) = @_;
 	my ($page) = pages_of($all, PAGE_PENDING);
-	change($segment, $page, CONTENT + 8, pack('Q<', (1 << 50) + 100));
+	change($segment, $page, PENDING_ENTRIES, pack('Q<', (1 << 50) + 100));
 	return;
 }
 

@@ -86,11 +86,11 @@ $node->safe_psql('postgres', 'DELETE FROM d WHERE id < 3');
 stopped(sub {
 	my $all = slurp($queue);
 	my ($page) = pages_of($all, PAGE_PENDING);
-	my $entries = $page * PAGE + CONTENT + 8;
-	my $n = unpack('v', substr($all, $entries - 4, 2));
+	my $entries = $page * PAGE + PENDING_ENTRIES;
+	my $n = unpack('v', substr($all, $page * PAGE + CONTENT + 4, 2));
 	my ($free) = grep { substr($all, $entries + $_ * 24 + 20, 1) eq "\2" } 0 .. $n - 1;
 	change($queue, $page, CONTENT + 4, pack('v', $n + 1));
-	change($queue, $page, CONTENT + 8 + $n * 24, substr($all, $entries + $free * 24, 24));
+	change($queue, $page, PENDING_ENTRIES + $n * 24, substr($all, $entries + $free * 24, 24));
 	$damages++ });
 is($node->safe_psql('postgres', q{SELECT count(*) > 0 FROM securefile_check('d', 'doc') WHERE finding = 'to be freed twice'}), 't', 'freed twice: found');
 my (undef, undef, $said) = $node->psql('postgres', q{SELECT securefile_maintain('d', 'doc')});

@@ -126,7 +126,8 @@ my @calls = (
 	'view securefile_progress' => q{SELECT table_name, pass FROM ~securefile_progress},
 	'set_tablespace' => q{SELECT ~securefile_set_tablespace('public.t', 'd', 'pg_default')},
 	'check' => q{SELECT * FROM ~securefile_check('public.t', 'd'); SELECT * FROM ~securefile_repair('public.t', 'd');
-		SELECT entries_seen >= 0 FROM ~securefile_maintain('public.t', 'd'); SELECT live_bytes, plain_bytes, ratio FROM ~securefile_usage('public.t', 'd');},
+		SELECT entries_seen >= 0 FROM ~securefile_maintain('public.t', 'd'); SELECT live_bytes, plain_bytes, ratio FROM ~securefile_usage('public.t', 'd');
+		SELECT count(*) FROM ~securefile_removed('public.t', 'd'); SELECT ~securefile_purge('public.t', 'd');},
 	'upgrade_finish' => q{SELECT * FROM ~securefile_upgrade_finish()},
 	'view securefile_columns' => q{SELECT schemaname, relname, attname, options, tablespace, logging, cache, object_bytes, plain_bytes, ratio FROM ~securefile_columns},
 	'view securefile_column_tables' => q{SELECT schemaname, relname, attname, attnum, relkind, distributed FROM ~securefile_column_tables; SELECT relname FROM ~securefile_column_names('public.t'::regclass, 2::smallint)},

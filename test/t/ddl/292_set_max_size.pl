@@ -147,6 +147,9 @@ is(types('postgres', 'p2', 'p3'), "p2.doc: $five, p3.doc: $five", 'new partition
 # ---- refusals ----
 
 fails_with($node, q{SELECT securefile_set_max_size('p11', 'doc', '5 GB')}, '42P16', 'cannot change the limit of inherited column "doc"');
+sql(q{CREATE TABLE kept (id int, doc securefile(disable_storage_in_row, 'retention 2 days', 'max_size 1 GB'))}, 'CREATE VIEW over_kept AS SELECT doc FROM kept', q{SELECT securefile_set_max_size('kept', 'doc', '2 GB')});
+fails_with($node, q{SELECT securefile_set_max_size('kept', 'doc', 'none')}, '22023', '"retention" needs "max_size".*half of max_size', 'a retention needs a limit');
+is(types('postgres', 'kept', 'over_kept'), join(', ', map { "$_.doc: securefile(disable_storage_in_row, 'retention 2 days', 'max_size 2 GB')" } 'kept', 'over_kept'), 'it stays when the limit changes');
 sql(q{CREATE DOMAIN file AS securefile('max_size 1 GB')}, 'CREATE TABLE d (doc file)');
 fails_with($node, q{SELECT securefile_set_max_size('d', 'doc', '5 GB')}, '42809', 'whose type is a domain');
 fails_with($node, q{SELECT securefile_set_max_size('v', 'doc', '5 GB')}, '42809', 'is not a table');

@@ -38,6 +38,8 @@ my %calls = (
 	repair => 'SELECT * FROM securefile_repair(%s)',
 	usage => 'SELECT * FROM securefile_usage(%s)',
 	maintain => 'SELECT * FROM securefile_maintain(%s)',
+	removed => 'SELECT * FROM securefile_removed(%s)',
+	purge => 'SELECT securefile_purge(%s)',
 	rewrite => 'SELECT securefile_rewrite(%s)',
 	logging => q{SELECT securefile_rewrite(%s, logging => 'filesystem_like_logging')},
 	some => 'SELECT securefile_rewrite_some(%s)',

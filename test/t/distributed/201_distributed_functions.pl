@@ -59,6 +59,18 @@ cmp_ok(sql(q{SELECT sum(disk_bytes) FROM "Other place".securefile_dist_usage('ho
 is(sql('SELECT count(*) FROM holes WHERE doc::bytea = blob(id, 400000)'), 10, 'and no value');
 ends(0, qr/\Aon disk [0-9.]+ MB, before [0-9.]+ MB; files [0-9.]+ MB, before [0-9.]+ MB\n\z/, 'shrink by the command', 'shrink', '-t', 'holes');
 fails_with($coordinator, q{CALL "Other place".securefile_dist_shrink('holes', 'doc', batch_bytes => 0)}, '38000', 'shard public.holes_\d+ on node .*: the size of a batch', 'so is the size of a batch');
+
+# what shards keep of removed values
+sql(q{CREATE TABLE kept (id int PRIMARY KEY, doc securefile(disable_storage_in_row, 'retention 7 days', 'max_size 1 GB'))}, q{SELECT create_distributed_table('kept', 'id')}, 'INSERT INTO kept SELECT i, blob(i, 100000) FROM generate_series(1, 8) i', 'DELETE FROM kept WHERE id > 2');
+is(sql(q{SELECT string_agg(row_key ->> 'id', ' ' ORDER BY row_key) || ' ' || sum(length) FROM "Other place".securefile_dist_removed('kept', 'doc')}), '3 4 5 6 7 8 600000', 'removed: all shards');
+ends(0, qr/\A(?:[0-9T:.+-]+  deleted           100000  [3-8]\n){6}\z/, 'by the command', 'removed', '-t', 'kept');
+ends(0, qr/"name":"5",.*"row_key":\{"id":5\}\}\n\z/, 'one of them', 'removed', '-t', 'kept', '--json', '5');
+ends(3, qr/is a distributed table, whose removed values are on its nodes\nHint: securefile_removed\(\) of a shard/, 'undelete by the command', 'undelete', '-t', 'kept', '5');
+ends(0, qr/\A\{"report":"purge","values":6,"bytes":600000,"retained_bytes":\d+\}\n\z/, 'what a purge would end', 'purge', '-t', 'kept', '-n', '--json');
+ends(0, qr/\A0 bytes became free\n\z/, 'purge of what is old', 'purge', '-t', 'kept', '--older-than', '1 day');
+ends(0, qr/\A\{"summary":"purge","freed_bytes":60\d{4}\}\n\z/, 'purge of all', 'purge', '-t', 'kept', '--json');
+is(sql(q{SELECT count(*) FROM "Other place".securefile_dist_removed('kept', 'doc')}), 0, 'leaves nothing');
+
 # as Citus makes one for a shard that it moves
 $workers[0]->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('like_a_move', 'pgoutput')});
 my ($long) = sql(q{SELECT sum(file_bytes) FROM "Other place".securefile_dist_usage('holes', 'doc')});

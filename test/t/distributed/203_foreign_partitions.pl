@@ -36,7 +36,7 @@ rows_right($node, 'docs', 11, 'edited');
 
 # whoever works on storage refuses the parent, names the partition, and takes the local one
 foreach my $call ('SELECT * FROM securefile_check(%s)', 'SELECT * FROM securefile_repair(%s)', 'SELECT * FROM securefile_usage(%s)',
-	'SELECT * FROM securefile_maintain(%s)', 'SELECT securefile_rewrite(%s)', 'CALL securefile_rewrite_online(%s)',
+	'SELECT * FROM securefile_maintain(%s)', 'SELECT * FROM securefile_removed(%s)', 'SELECT securefile_purge(%s)', 'SELECT securefile_rewrite(%s)', 'CALL securefile_rewrite_online(%s)',
 	q{SELECT securefile_rewrite(%s, logging => 'filesystem_like_logging')}, q{SELECT securefile_set_tablespace(%s, 'pg_default')},
 	'SELECT securefile_rewrap(%s)')
 {

@@ -34,9 +34,11 @@ my %reasons = (
 	QUEUE => ['no entries'],
 	INODE => ['kind ALLOC_PAGE; entries N'],
 	HEADER => ['no entries'],
+	HISTORY => [ 'kind FREE; entries N', 'no entries' ],
 	KEYS => ['no entries'],
 	MARK => ['no entries'],
 	REAP => ['kind FREE; entries N'],
+	REMOVED => ['no entries'],
 	REPAIR => ['no entries'],
 	SHARE => [ 'kind REF_ADD; entries N', 'kind SHARE_NEW; entries N', 'no entries' ]);
 my %shown = (DROP_DB => 'DROP_DATABASE');
@@ -59,6 +61,11 @@ fill($node, 'released', 1, 2, 3_000_000);
 $node->safe_psql('postgres', 'DELETE FROM released WHERE id = 1');
 settle($node, 'released', 'doc');
 $node->safe_psql('postgres', q{CALL securefile_shrink('released', 'doc')});
+$node->safe_psql('postgres', q{
+	CREATE TABLE kept (id int, doc securefile('retention 7 days', 'max_size 1 GB'));
+	INSERT INTO kept VALUES (1, blob(1, 100000));
+	DELETE FROM kept;
+	SELECT securefile_maintain('kept', 'doc'), securefile_purge('kept', 'doc')});
 make_table($node, 'gone');
 fill($node, 'gone', 1, 1, 100_000);
 $node->safe_psql('postgres', 'DROP TABLE gone');

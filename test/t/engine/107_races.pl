@@ -259,6 +259,23 @@ foreach my $point ('resolve_before', 'maintain_before', 'truncate_before_claim')
 	right($t, 5, 'the monitor beside securefile_maintain()');
 }
 
+# ---- a purge against a removal ----
+# What is removed while a purge goes on, by a transaction that began behind it, is kept and listed.
+{
+	my $t = new_table(3, 300_000, "disable_storage_in_row, 'retention 7 days', 'max_size 1 GB'");
+	sql("DELETE FROM $t WHERE id = 1");
+	$one->query_safe('SET client_min_messages = warning');
+	ok(held($node, $one, 'purge_begun', "SELECT count(*) FROM securefile_purge('$t', 'doc')"), 'a purge has begun');
+	sql("DELETE FROM $t WHERE id = 2");
+	resume($node, $one, 'purge_begun');
+	$one->query_safe('RESET client_min_messages');
+	is(sql("SELECT string_agg(row_key::text, ' ') FROM securefile_removed('$t', 'doc')"), '{"id": 2}', 'what is removed meanwhile is listed');
+	is(sql("SELECT count(*) FROM securefile_removed('$t', 'doc') WHERE document::bytea = blob(2, 300000)"), 1, 'and can be read');
+	is(sql("SELECT count(*) FROM securefile_check('$t', 'doc')"), 0, 'a purge and a removal: nothing is to be found');
+	rows_right($node, $t, 1, 'a purge and a removal');
+	sql("DROP TABLE $t");
+}
+
 # ---- an abort with I/O in flight against who wants space ----
 # What it was writing to is nobody's before its writes have been waited for.
 foreach my $undo ('ROLLBACK', 'ROLLBACK TO a; COMMIT')

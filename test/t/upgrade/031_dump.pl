@@ -18,15 +18,21 @@ $node->safe_psql(
 	CREATE TABLE o (id int PRIMARY KEY, seed int, len int,
 		doc securefile(filesystem_like_logging, disable_storage_in_row, cache));
 	INSERT INTO o SELECT i, i, i * 17000, blob(i, i * 17000) FROM generate_series(1, 20) i;
-	CREATE TABLE p (id int, seed int, len int, doc securefile('max_size 96 GB')) PARTITION BY RANGE (id);
+	CREATE TABLE p (id int, seed int, len int, doc securefile('retention 7 days', 'max_size 96 GB')) PARTITION BY RANGE (id);
 	CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
 	CREATE TABLE p2 PARTITION OF p DEFAULT;
 	INSERT INTO p SELECT i, i, i * 1700, blob(i, i * 1700) FROM generate_series(1, 20) i;
+	INSERT INTO p VALUES (99, 99, 9999, blob(99, 9999));
+	DELETE FROM p WHERE id = 99;
 	CREATE DOMAIN file AS securefile(nocache, compress, disable_storage_in_row);
 	CREATE TABLE d (id int, seed int, len int, doc file);
 	INSERT INTO d SELECT i, i, i * 1700, blob(i, i * 1700) FROM generate_series(1, 20) i;
 	CREATE VIEW every AS SELECT seed, len, doc FROM t UNION ALL SELECT seed, len, doc FROM o
 		UNION ALL SELECT seed, len, doc FROM d UNION ALL SELECT seed, len, doc FROM p;});
+
+# Values that the retention of p keeps.
+my $removed = q{SELECT count(*) FROM securefile_removed('p', 'doc')};
+is(sql($removed), 1, 'a value is kept');
 
 my $dir = $node->basedir;
 my $script = $node->safe_psql('postgres', 'SELECT 1')
@@ -38,7 +44,7 @@ unlike($script, qr/securefile_store|securefile_account|securefile_truncate|CREAT
 unlike($script, qr/pg_securefile_/, 'segments are not dumped');
 like($script, qr/doc public\.securefile\(.*filesystem_like_logging.*\)/, 'type modifiers are dumped');
 like($script, qr/other public\.securefile\(compress_high\)/, 'levels of compression among them');
-like($script, qr/CREATE TABLE public\.p \(.*doc public\.securefile\('max_size 96 GB'\)/s, 'and a limit');
+like($script, qr/CREATE TABLE public\.p \(.*doc public\.securefile\('retention 7 days', 'max_size 96 GB'\)/s, 'and a retention and a limit');
 like($script, qr/CREATE DOMAIN public\.file AS public\.securefile\(compress_medium, nocache, disable_storage_in_row\);/, 'those of a domain, too');
 like($script, qr/doc public\.securefile\n|doc public\.securefile,?\n/, 'no modifier where all is default');
 like($script, qr/CREATE EXTENSION IF NOT EXISTS securefile/, 'the extension is dumped');
@@ -50,8 +56,11 @@ sub whole
 	$in ||= $node;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	rows_right($in, 'every', 80, $name, $db);
+	is($in->safe_psql($db, $removed), 0, "$name: what was kept is not in the dump");
 	$in->safe_psql($db, join('; ', map { ("UPDATE $_ SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id % 2 = 0", "DELETE FROM $_ WHERE id = 20") } ('t', 'o', 'd', 'p')));
 	rows_right($in, 'every', 76, "$name, changed", $db);
+	cmp_ok($in->safe_psql($db, $removed), '>', 0, "$name: what is removed then is kept");
+	$in->safe_psql($db, q{SELECT securefile_purge('p', 'doc')});
 	sound($in, $_, $name, db => $db) for ('t', 'p1');
 	sound($in, 'o', $name, db => $db, in_row => 0);
 	my $types = q{SELECT string_agg(format_type(atttypid, atttypmod), ' ' ORDER BY attrelid::regclass::text), string_agg(format_type(typbasetype, typtypmod), ' ' ORDER BY typtypmod)

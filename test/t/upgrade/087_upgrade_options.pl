@@ -1,5 +1,5 @@
 # pg_upgrade of columns with each option word, and of what else a column may have: shared
-# values, several keys, dictionaries, a limit, files with holes, space that was pending and
+# values, several keys, dictionaries, a limit, removed values that are kept, files with holes, space that was pending and
 # storage that was kept for a slot when the server was stopped.  All values are the same
 # afterwards, the check is silent, the limit counts, and the columns are written to, dumped and
 # restored.
@@ -35,6 +35,7 @@ my %options = ((map { ("o_$_" => $_) } @words),
 	truncated => '',
 	limited => q{hash, 'max_size 3 MB'},
 	holes => q{'max_size 9 MB'},
+	retained => q{'retention 7 days', 'max_size 96 MB'},
 	pending => 'nocache');
 my @tables = sort keys %options;
 
@@ -78,6 +79,9 @@ sub make_contents
 	settle($node, 'holes', 'doc');
 	$node->safe_psql('postgres', q{CALL securefile_shrink('holes', 'doc')});
 
+	# values that are kept; of those that are removed later nothing is noted when the server is stopped
+	$sql->('DELETE FROM retained WHERE id IN (8, 9)', q{SELECT FROM securefile_maintain('retained', 'doc')}, 'BEGIN', 'DELETE FROM retained', 'ROLLBACK');
+
 	# storage that a slot needs when it is replaced
 	$sql->("SELECT pg_create_logical_replication_slot('lags', 'test_decoding')");
 	$sql->("SELECT securefile_rewrite('rewritten', 'doc', 'filesystem_like_logging')");
@@ -105,6 +109,7 @@ sub details
 	return $node->safe_psql('postgres', join(";\n",
 			(map { "SELECT '$_', format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '$_'::regclass AND attname = 'doc'" } @tables),
 			(map { "SELECT '$_', form, codec, hashed, count(*), sum(stored_bytes) FROM $_, securefile_storage(doc) s GROUP BY form, codec, hashed ORDER BY form, codec, hashed" } @tables),
+			q{SELECT 'retained', row_key, kind, removed_at, xid, length, md5(document::bytea) FROM securefile_removed('retained', 'doc') ORDER BY removed_at, xid, row_key::text},
 			(map { "SELECT '$_', shared_references FROM securefile_usage('$_', 'doc')" } grep { $options{$_} =~ /deduplicate/ } @tables),
 			(map { "SELECT '$_', key_id, purpose, state, is_current, cipher, master_key, is_loaded, stored_values FROM securefile_keys('$_', 'doc', true) ORDER BY purpose, key_id" } grep { $options{$_} =~ /encrypt/ } @tables)));
 }
@@ -154,6 +159,7 @@ sub try
 	my $details = details($old);
 	like($details, qr/^dictionaries\|inline\|zstd with dictionary\|/m, "$name: there are values with a dictionary");
 	like($details, qr/^shares\|[1-9]/m, "$name: and shared ones");
+	like($details, qr/^retained\|\{"id": \d+\}\|(?:deleted|replaced)\|/m, "$name: values are kept");
 	isnt(kept_files($old), '', "$name: storage is kept");
 	cmp_ok(usage($old, 'pending', 'doc')->{pending_bytes}, '>', 0, "$name: space is pending");
 	my ($length, $on_disk) = disk($old);
@@ -170,7 +176,7 @@ sub try
 	is($new->safe_psql('postgres', 'SHOW data_checksums'), $checksums ? 'on' : 'off', "$name: data checksums");
 	is($new->safe_psql('postgres', 'SELECT count(*) FROM securefile_upgrade_finish()'), scalar(@tables), "$name: securefile_upgrade_finish()");
 	is(contents($new), $want, "$name: all values are the same");
-	is(details($new), $details, "$name: and so is the way they are stored");
+	is(details($new), $details, "$name: and so are the way they are stored, and what is kept");
 	all_silent($new, $name);
 	is((disk($new))[0], $length, "$name: files with holes have their length");
 	# what was moved has its holes still
@@ -193,7 +199,9 @@ sub try
 	my $counts = join ' UNION ALL ', map { "SELECT '$_', count(*) FROM $_ WHERE doc::bytea IS DISTINCT FROM blob(seed, len) AND len > 0" } @tables;
 	is($new->safe_psql('postgres', "SELECT * FROM ($counts) t (name, wrong) WHERE wrong > 0"), '', "$name: changed values are right");
 	all_silent($new, "$name, changed");
-	sound($new, $_, "$name, changed") foreach 'pending', 'truncated', 'rewritten';
+	cmp_ok($new->safe_psql('postgres', q{SELECT count(*) FROM securefile_removed('retained', 'doc')}), '>', scalar(() = $details =~ /^retained\|\{/mg), "$name, changed: more is kept");
+	is($new->safe_psql('postgres', q{SELECT securefile_purge('retained', 'doc') > 0}), 't', "$name, changed: a purge");
+	sound($new, $_, "$name, changed") foreach 'retained', 'pending', 'truncated', 'rewritten';
 	cmp_ok($new->safe_psql('postgres', q{SELECT shared_references FROM securefile_usage('shares', 'doc')}), '>',
 		($details =~ /^shares\|(\d+)$/m)[0], "$name: new values share with old ones");
 
