@@ -166,57 +166,63 @@ set_style(OutputStyle style)
 	return before;
 }
 
-/* Call an output function of the server, by settings under which its input function takes all. */
-static char *
-text_of(FmgrInfo *out, Datum value)
+/* Append a column and its value; false: there is nothing that can be kept. */
+static bool
+add_column(StringInfo key, KeyColumn *column, HeapTuple tuple, TupleDesc desc)
 {
-	static const OutputStyle fixed = {
-		USE_ISO_DATES, DATEORDER_YMD, INTSTYLE_POSTGRES, 1, BYTEA_OUTPUT_HEX
-	};
-	const OutputStyle before = set_style(fixed);
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, column->attnum, desc, &isnull);
 	char	   *text;
 
-	PG_TRY();
-	{
-		text = OutputFunctionCall(out, value);
-	}
-	PG_FINALLY();
-	{
-		(void) set_style(before);
-	}
-	PG_END_TRY();
-	return text;
+	if (isnull)
+		return false;
+	text = OutputFunctionCall(&column->out, value);
+	appendBinaryStringInfo(key, column->name, column->name_len);
+	if (column->quoted)
+		escape_json(key, text);
+	else
+		appendStringInfoString(key, text);
+	pfree(text);
+	return key->len < SF_REMOVED_KEY_MAX;
 }
 
-/* Make the key of a row; false: it has none that can be kept. */
-static bool
-make_key(Known *known, HeapTuple tuple, TupleDesc desc)
+/* Make the key of a row, which is empty where it has none that can be kept. */
+static void
+add_columns(Known *known, HeapTuple tuple, TupleDesc desc)
 {
 	StringInfo	key = &known->key;
 
 	resetStringInfo(key);
 	for (int i = 0; i < known->ncolumns; i++)
 	{
-		KeyColumn  *column = &known->columns[i];
-		bool		isnull;
-		Datum		value = heap_getattr(tuple, column->attnum, desc, &isnull);
-		char	   *text;
-
-		if (isnull)
-			return false;
-		text = column->quoted ? text_of(&column->out, value) :
-			OutputFunctionCall(&column->out, value);
-		appendBinaryStringInfo(key, column->name, column->name_len);
-		if (column->quoted)
-			escape_json(key, text);
-		else
-			appendStringInfoString(key, text);
-		pfree(text);
-		if (key->len >= SF_REMOVED_KEY_MAX)
-			return false;
+		if (!add_column(key, &known->columns[i], tuple, desc))
+		{
+			resetStringInfo(key);
+			return;
+		}
 	}
-	appendStringInfoChar(key, '}');
-	return known->ncolumns > 0;
+	if (known->ncolumns > 0)
+		appendStringInfoChar(key, '}');
+}
+
+/* The same, by settings under which the input functions of the columns take all. */
+static void
+make_key(Known *known, HeapTuple tuple, TupleDesc desc)
+{
+	static const OutputStyle fixed = {
+		USE_ISO_DATES, DATEORDER_YMD, INTSTYLE_POSTGRES, 1, BYTEA_OUTPUT_HEX
+	};
+	const OutputStyle before = set_style(fixed);
+
+	PG_TRY();
+	{
+		add_columns(known, tuple, desc);
+	}
+	PG_FINALLY();
+	{
+		(void) set_style(before);
+	}
+	PG_END_TRY();
 }
 
 /* By an UPDATE, a DELETE, or the DELETE of an UPDATE that moves the row to another partition. */
@@ -237,7 +243,8 @@ sfi_ddl_removal(FmgrInfo *flinfo, TriggerData *trigdata, AttrNumber attnum)
 	if (!known->keeps)
 		return NULL;
 	known->removal = (SfRemoval) {.kind = kind_of(trigdata)};
-	if (make_key(known, trigdata->tg_trigtuple, RelationGetDescr(trigdata->tg_relation)))
+	make_key(known, trigdata->tg_trigtuple, RelationGetDescr(trigdata->tg_relation));
+	if (known->key.len > 0)
 	{
 		known->removal.key = known->key.data;
 		known->removal.key_bytes = known->key.len;
