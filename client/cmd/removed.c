@@ -66,15 +66,11 @@ Session *
 removed_session(const Options *options, Target *target)
 {
 	Session    *session = session_column(options, target);
-	Failure		failure;
 
 	if (session == NULL || !target->distributed || target->dist_schema != NULL)
 		return session;
-	failure_say(&failure, "%s is a distributed table, whose removed values are on its nodes\n"
-				"Hint: CREATE EXTENSION securefile_citus;", target->table);
-	output_message(&failure);
-	session_end(session);
-	return NULL;
+	return session_refuse_distributed(session, "whose removed values are on its nodes\n"
+									  "Hint: CREATE EXTENSION securefile_citus;");
 }
 
 bool

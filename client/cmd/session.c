@@ -133,6 +133,17 @@ session_column(const Options *options, Target *target)
 }
 
 Session *
+session_refuse_distributed(Session *session, const char *what)
+{
+	Failure		failure;
+
+	failure_say(&failure, "%s is a distributed table, %s", session->target->table, what);
+	output_message(&failure);
+	session_end(session);
+	return NULL;
+}
+
+Session *
 session_alone(const Options *options)
 {
 	Failure		failure;

@@ -89,6 +89,12 @@ extern Session *session_first(const Options *options, Target *target);
 /* The same of a verb that needs the column only: the target has no names. */
 extern Session *session_column(const Options *options, Target *target);
 
+/*
+ * Its table is distributed, which the verb cannot do: the user is told so, with what follows from
+ * it and a hint, and the session ends.  Returns NULL.
+ */
+extern Session *session_refuse_distributed(Session *session, const char *what);
+
 /* The password that the user typed, or NULL. */
 extern const char *session_password(void);
 

@@ -277,15 +277,13 @@ verb_shrink(const Options *options)
 	Failure		failure;
 	bool		good;
 
+	if (session != NULL && target.distributed && target.dist_schema == NULL)
+		session = session_refuse_distributed(session, "whose shards cannot be shrunk from here\n"
+											 "Hint: CREATE EXTENSION securefile_citus;");
 	if (session == NULL)
 		return EXIT_SETUP;
-	if (target.distributed && target.dist_schema == NULL)
-		good = failure_say(&failure,
-						   "%s is a distributed table, whose shards cannot be shrunk from here\n"
-						   "Hint: CREATE EXTENSION securefile_citus;", target.table);
-	else
-		good = options->estimate ? estimate(session, options, &failure) :
-			shrink(session, options, &failure);
+	good = options->estimate ? estimate(session, options, &failure) :
+		shrink(session, options, &failure);
 	if (!good)
 		output_message(&failure);
 	session_end(session);

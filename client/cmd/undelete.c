@@ -48,16 +48,11 @@ static Session *
 begin(const Options *options, Target *target)
 {
 	Session    *session = removed_session(options, target);
-	Failure		failure;
 
 	if (session == NULL || !target->distributed)
 		return session;
-	failure_say(&failure, "%s is a distributed table, whose removed values are on its nodes\n"
-				"Hint: securefile_removed() of a shard has them, on its node: INSERT INTO .. SELECT ..;",
-				target->table);
-	output_message(&failure);
-	session_end(session);
-	return NULL;
+	return session_refuse_distributed(session, "whose removed values are on its nodes\n"
+									  "Hint: securefile_removed() of a shard has them, on its node: INSERT INTO .. SELECT ..;");
 }
 
 /* ---- the primary key ---- */

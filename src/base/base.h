@@ -136,6 +136,9 @@ typedef enum SfTransactionEnd
 extern SfTransactionEnd sf_base_transaction_end(uint64 fxid);
 extern SfTransactionEnd sf_base_transaction_end_at(uint64 fxid, uint64 next, uint64 oldest);
 
+/* Has this transaction locked a table in just that mode (a LOCKMODE)?  Never throws. */
+extern bool sf_base_has_locked(Oid table_oid, int lockmode);
+
 /*
  * Number that is different at every start of shared memory (server start or
  * crash restart).  Zero outside a server with shared memory.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * transaction.c
- *	  How a transaction has ended.
+ *	  How a transaction has ended, and what it has locked.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,6 +9,8 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
 
@@ -46,4 +48,13 @@ sf_base_transaction_end(uint64 fxid)
 	end = sf_base_transaction_end_at(fxid, next, sf_base_full_xid(sf_compat_oldest_clog_xid()));
 	LWLockRelease(XactTruncationLock);
 	return end;
+}
+
+bool
+sf_base_has_locked(Oid table_oid, int lockmode)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, table_oid);
+	return sf_compat_lock_held(&tag, lockmode);
 }

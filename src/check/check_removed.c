@@ -11,6 +11,7 @@
 #include "base/base.h"
 
 #include "check/walk.h"
+#include "space/history.h"
 
 /* Report that the list is to be forgotten. */
 static void
@@ -23,14 +24,14 @@ report_list(SfPageWalk *walk, const char *problem, uint32 page)
 
 /* An object id that a value names was given out. */
 static void
-note_object(SfCheck *check, const uint8 *value, uint32 value_bytes)
+note_object(SfCheck *check, const SfRemovedRecord *record)
 {
-	struct varlena *datum = palloc(value_bytes);
 	SfLocator	loc;
+	struct varlena *datum = sf_space_removed_value(record, &loc);
 
-	memcpy(datum, value, value_bytes);
-	if (VARSIZE_ANY(datum) == value_bytes && sf_object_decode(datum, &loc) == NULL &&
-		sf_format_locator_tag_ok(&loc, &check->seg->secret))
+	if (datum == NULL)
+		return;
+	if (sf_format_locator_tag_ok(&loc, &check->seg->secret))
 		check->max_object_id = Max(check->max_object_id, loc.object_id);
 	pfree(datum);
 }
@@ -45,11 +46,9 @@ check_records(SfPageWalk *walk, uint32 number, const SfRemovedPage *page)
 	sf_format_removed_begin(reader, page->chunks, page->nbytes);
 	while (sf_format_removed_next(reader))
 	{
-		const SfRemovedHead *head = &reader->record.head;
-
 		if (reader->chunk.fxid >= next || reader->chunk.time_us > page->newest_us)
 			break;
-		note_object(walk->check, reader->record.bytes + head->key_bytes, head->value_bytes);
+		note_object(walk->check, &reader->record);
 	}
 	if (reader->at != page->nbytes)
 		report_list(walk, "has a record that cannot be, on", number);

@@ -408,9 +408,6 @@ extern uint64 sfi_ddl_relation_changes(void);
 
 /* ---- uncounted.c: tables that may have got rows which the server does not count ---- */
 
-/* Has this transaction locked a table in just that mode?  Never throws. */
-extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
-
 /*
  * Tables (list of Oid) that this transaction may have written to past the row triggers, where
  * the server counts no rows; NIL where it does.

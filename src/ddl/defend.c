@@ -170,7 +170,7 @@ sfi_ddl_require_copy_triggers(Oid relid)
 		return;
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
-		Relation	rel = sfi_ddl_is_locked(lfirst_oid(lc), RowExclusiveLock)
+		Relation	rel = sf_base_has_locked(lfirst_oid(lc), RowExclusiveLock)
 			? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)

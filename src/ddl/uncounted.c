@@ -77,23 +77,14 @@ refresh(void)
 	as_of = now;
 }
 
-bool
-sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, table_oid);
-	return sf_compat_lock_held(&tag, lockmode);
-}
-
 /* As a writer does? */
 static bool
 is_locked_to_write(Oid table_oid)
 {
-	return sfi_ddl_is_locked(table_oid, RowExclusiveLock) ||
-		sfi_ddl_is_locked(table_oid, ShareRowExclusiveLock) ||
-		sfi_ddl_is_locked(table_oid, ExclusiveLock) ||
-		sfi_ddl_is_locked(table_oid, AccessExclusiveLock);
+	return sf_base_has_locked(table_oid, RowExclusiveLock) ||
+		sf_base_has_locked(table_oid, ShareRowExclusiveLock) ||
+		sf_base_has_locked(table_oid, ExclusiveLock) ||
+		sf_base_has_locked(table_oid, AccessExclusiveLock);
 }
 
 List *
@@ -132,7 +123,7 @@ locked_alone(void)
 	refresh();
 	for (int i = 0; i < ncolumns; i++)
 	{
-		if (sfi_ddl_is_locked(segment_columns[i].relid, AccessExclusiveLock))
+		if (sf_base_has_locked(segment_columns[i].relid, AccessExclusiveLock))
 			tables = list_append_unique_oid(tables, segment_columns[i].relid);
 	}
 	return tables;

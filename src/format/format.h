@@ -424,6 +424,9 @@ extern void sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *uni
  */
 extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
 
+/* Run i of a flat map, of a locator that is sound: i < loc->nruns. */
+extern SfRun sf_format_locator_run(const SfLocator *loc, uint32_t i);
+
 /*
  * The decoded form of what was just encoded from loc, or of a reference to its object: loc
  * points into data from now on.  Checks nothing.

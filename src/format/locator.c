@@ -6,8 +6,8 @@
  * A locator comes from a row, and a row may be damaged.  So decoding takes nothing for
  * granted: it looks at a field only after it has seen that the bytes are there, and says
  * no to everything that this version would not have made.  Afterwards the rest of the
- * code walks the map without looking again (get_run() and its like have no checks): what
- * decode_flat_map() has accepted leads nowhere out of the locator.
+ * code walks the map without looking again (sf_format_locator_run() and its like have no
+ * checks): what decode_flat_map() has accepted leads nowhere out of the locator.
  *
  * What decoding cannot tell is whether a sound locator is a genuine one.  The tag at the
  * end tells, and needs the segment's secret, which this file gets from its caller.
@@ -116,9 +116,9 @@ decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 
 /* ---- flat maps ---- */
 
-/* Run i of a flat map.  Copied, as nothing in a locator is aligned. */
-static SfRun
-get_run(const SfLocator *loc, uint32_t i)
+/* Copied, as nothing in a locator is aligned. */
+SfRun
+sf_format_locator_run(const SfLocator *loc, uint32_t i)
 {
 	const uint8_t *p = loc->map + (size_t) i * SF_ENCODED_RUN_SIZE;
 
@@ -174,7 +174,7 @@ runs_problem(const SfLocator *loc, uint64_t *sectors)
 	*sectors = 0;
 	for (uint32_t i = 0; i < loc->nruns; i++)
 	{
-		SfRun		run = get_run(loc, i);
+		SfRun		run = sf_format_locator_run(loc, i);
 
 		if (!sf_format_is_possible_run(run.start, run.nsectors))
 			return "unit map has an impossible run";
@@ -197,7 +197,7 @@ raw_units_problem(const SfLocator *loc, uint64_t sectors)
 	if (sectors != sf_bytes_to_sectors(loc->length_bytes))
 		return "runs of the unit map do not add up to the length";
 	for (uint32_t i = 0; i + 1 < loc->nruns; i++)
-		if (get_run(loc, i).nsectors % SF_UNIT_SECTORS != 0)
+		if (sf_format_locator_run(loc, i).nsectors % SF_UNIT_SECTORS != 0)
 			return "unit map has a run that ends inside a unit";
 	return NULL;
 }
@@ -210,7 +210,7 @@ static const char *
 units_problem(const SfLocator *loc)
 {
 	uint32_t	run_no = 0;
-	uint32_t	rest = get_run(loc, 0).nsectors;
+	uint32_t	rest = sf_format_locator_run(loc, 0).nsectors;
 
 	for (uint64_t i = 0; i < loc->nunits; i++)
 	{
@@ -228,7 +228,7 @@ units_problem(const SfLocator *loc)
 		 * one.
 		 */
 		if (rest == 0 && ++run_no < loc->nruns)
-			rest = get_run(loc, run_no).nsectors;
+			rest = sf_format_locator_run(loc, run_no).nsectors;
 		if (rest < sf_unit_sectors(&unit))
 			return "unit map has a run that ends inside a unit";
 		rest -= sf_unit_sectors(&unit);
@@ -277,7 +277,7 @@ skip_raw_units(SfFlatMap *map, uint64_t nunits)
 	while (skip > map->rest.nsectors)
 	{
 		skip -= map->rest.nsectors;
-		map->rest = get_run(map->loc, ++map->run_no);
+		map->rest = sf_format_locator_run(map->loc, ++map->run_no);
 	}
 	map->rest.start += skip;
 	map->rest.nsectors -= skip;
@@ -290,7 +290,7 @@ sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit)
 	SfUnit		unit;
 
 	/* A flat map has one run at least, as a value has one unit and no holes. */
-	*map = (SfFlatMap) {.loc = loc, .rest = get_run(loc, 0)};
+	*map = (SfFlatMap) {.loc = loc, .rest = sf_format_locator_run(loc, 0)};
 	if (first_unit >= loc->nunits)
 		map->unit_no = loc->nunits;
 	else if (!(loc->flags & SF_LOC_UNITS))
@@ -308,7 +308,7 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 	if (map->unit_no >= loc->nunits)
 		return false;
 	if (map->rest.nsectors == 0)
-		map->rest = get_run(loc, ++map->run_no);
+		map->rest = sf_format_locator_run(loc, ++map->run_no);
 	unit->start = map->rest.start;
 	unit->checksum = get_checksum(loc, map->unit_no);
 	if (loc->flags & SF_LOC_UNITS)

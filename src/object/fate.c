@@ -177,12 +177,13 @@ static bool
 match_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *arg)
 {
 	Sought	   *sought = arg;
-	struct varlena *datum = palloc(record->head.value_bytes);
 	SfLocator	found;
+	struct varlena *datum = sf_space_removed_value(record, &found);
 
-	SF_ASSERT(record->head.value_bytes > 0);
-	memcpy(datum, record->bytes + record->head.key_bytes, record->head.value_bytes);
-	sought->found = sf_object_decode(datum, &found) == NULL && names_same(&found, sought->loc);
+	if (datum == NULL)
+		return true;
+	SF_ASSERT(!sought->found);
+	sought->found = names_same(&found, sought->loc);
 	pfree(datum);
 	return !sought->found;
 }

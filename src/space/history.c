@@ -81,12 +81,9 @@ stamp(Relation rel, const SfHeader *h)
 static bool
 is_being_altered(const SfSegment *seg)
 {
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, seg->table_oid);
-	return sf_compat_lock_held(&tag, AccessExclusiveLock) ||
-		sf_compat_lock_held(&tag, ShareUpdateExclusiveLock) ||
-		sf_compat_lock_held(&tag, ShareRowExclusiveLock);
+	return sf_base_has_locked(seg->table_oid, AccessExclusiveLock) ||
+		sf_base_has_locked(seg->table_oid, ShareUpdateExclusiveLock) ||
+		sf_base_has_locked(seg->table_oid, ShareRowExclusiveLock);
 }
 
 void
@@ -213,25 +210,6 @@ is_open(const SfPending *page, const SfKeeping *keeping)
 		(keeping->stays || page->history.sectors < keeping->most_sectors / PARTS);
 }
 
-/*
- * The last history page, locked, or InvalidBuffer.  One that leads on to another shows that the
- * header is an old one, as in pending.c.
- */
-static Buffer
-lock_tail(Relation rel, const SfHeader *h)
-{
-	Buffer		buf;
-
-	SF_ASSERT((h->history_tail == 0) == (h->history_head == 0));
-	if (h->history_tail == 0)
-		return InvalidBuffer;
-	buf = sfi_page_read(rel, h->history_tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
-	if (SfPagePending(BufferGetPage(buf))->next != SF_NO_PAGE)
-		sfi_page_report_damaged(rel, h->history_tail,
-								"It is not the last history page, as the header has it.");
-	return buf;
-}
-
 /* What comes to a history page in one record: the payload of the operation that adds it there. */
 typedef struct Coming
 {
@@ -315,8 +293,10 @@ keep_some(SfPageWork *work, Keeping *keeping, int from)
 
 	SF_FAULT(history_keep);
 	hbuf = sfi_header_lock(work->rel, &h);
+	SF_ASSERT((h.history_tail == 0) == (h.history_head == 0));
 	buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
-	tail = lock_tail(work->rel, &h);
+	tail = h.history_tail == 0 ? InvalidBuffer :
+		sfi_pending_read_tail(work->rel, h.history_tail);
 	if (BufferIsValid(tail) && is_open(SfPagePending(BufferGetPage(tail)), &work->keeping))
 		page = SfPagePending(BufferGetPage(tail));
 	else
@@ -374,16 +354,12 @@ sfi_history_keep(SfPageWork *work, SfSegment *seg)
 static bool
 first_page(Relation rel, SfHeader *h, SfPending *copy)
 {
-	Buffer		buf;
-
 	*h = sfi_header(rel);
 	if (h->history_head == 0)
 		return false;
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	/* only the resolver takes it away */
-	buf = sfi_page_read(rel, h->history_head, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
-	memcpy(copy, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
-	UnlockReleaseBuffer(buf);
+	sfi_page_read_copy(rel, h->history_head, SF_PAGE_PENDING, copy);
 	return true;
 }
 

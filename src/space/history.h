@@ -25,6 +25,12 @@ typedef bool (*SfRemovedVisit) (const SfRemovedChunk *chunk, const SfRemovedReco
 								void *arg);
 
 /*
+ * The value of a record, as the row had it, palloc'd; its locator, which points into it, is in
+ * *loc.  NULL: it cannot be such a value.
+ */
+extern struct varlena *sf_space_removed_value(const SfRemovedRecord *record, SfLocator *loc);
+
+/*
  * Show the records of transactions that have committed, in the order in which they were logged, as
  * far as their values are kept by a column with that retention.  No page is locked meanwhile, and
  * what is shown may end at any moment.  DATA_CORRUPTED.

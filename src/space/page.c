@@ -386,6 +386,15 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	return type;
 }
 
+void
+sfi_page_read_copy(Relation rel, uint32 page, SfPageType type, void *content)
+{
+	Buffer		buf = sfi_page_read(rel, page, type, BUFFER_LOCK_SHARE);
+
+	memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
+	UnlockReleaseBuffer(buf);
+}
+
 /*
  * By storage, since the relation may have been given new storage in this transaction.
  * Its lock is held exclusively then, so nobody removes the buffers meanwhile (rule 4).

@@ -90,6 +90,9 @@ extern Buffer sfi_page_reinit(Relation rel, uint32 page);
  */
 extern SfPageType sfi_page_copy(Relation rel, uint32 page, char *content);
 
+/* Copy the contents of a page that must be of that type, read as sfi_page_read() does. */
+extern void sfi_page_read_copy(Relation rel, uint32 page, SfPageType type, void *content);
+
 /*
  * Copy a page of a segment relation as it is, BLCKSZ bytes, unchecked.  The storage is one
  * that nobody can remove meanwhile.  mode: RBM_NORMAL, or RBM_ZERO_ON_ERROR.

@@ -59,18 +59,14 @@ sfi_pending_take_page(Relation rel, SfHeader *h)
 	return sfi_page_new(rel, h->next_page++, SF_PAGE_PENDING);
 }
 
-/*
- * Lock the last page of the queue.  One that leads on to another shows that the
- * header is an old one: what is added here could get lost.
- */
-static Buffer
-read_tail(Relation rel, uint32 tail)
+Buffer
+sfi_pending_read_tail(Relation rel, uint32 tail)
 {
 	Buffer		buf = sfi_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 
 	if (SfPagePending(BufferGetPage(buf))->next != SF_NO_PAGE)
 		sfi_page_report_damaged(rel, tail,
-								"It is not the last pending page, as the header has it.");
+								"It is not the last page of its list, as the header has it.");
 	return buf;
 }
 
@@ -92,7 +88,7 @@ add_tail(Relation rel, uint32 seen_tail)
 		return;
 	}
 	if (seen_tail != SF_NO_PAGE)
-		oldbuf = read_tail(rel, seen_tail);
+		oldbuf = sfi_pending_read_tail(rel, seen_tail);
 	newbuf = sfi_pending_take_page(rel, &h);
 	newpage = BufferGetBlockNumber(newbuf);
 	SF_ASSERT(newpage != 0 && newpage != seen_tail && !SF_IS_MAP_PAGE(newpage));
@@ -124,7 +120,7 @@ sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 
 		if (tail != SF_NO_PAGE)
 		{
-			buf = read_tail(rel, tail);
+			buf = sfi_pending_read_tail(rel, tail);
 			if (SfPagePending(BufferGetPage(buf))->nentries + n <= SF_PENDING_MAX)
 			{
 				if (hmode == BUFFER_LOCK_SHARE)

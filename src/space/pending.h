@@ -10,6 +10,22 @@
 
 #include "space/pages.h"
 
+/* A transaction goes on: oldest_unresolved is the oldest one of these. */
+static inline void
+sfi_note_unresolved(SfMaintain *stats, FullTransactionId fxid)
+{
+	SF_ASSERT(FullTransactionIdIsValid(fxid));
+	if (!FullTransactionIdIsValid(stats->oldest_unresolved) ||
+		FullTransactionIdPrecedes(fxid, stats->oldest_unresolved))
+		stats->oldest_unresolved = fxid;
+}
+
+/*
+ * Lock the last page of the queue, or of the history.  DATA_CORRUPTED where it leads on to another:
+ * then the header is an old one, and what is added here could get lost.
+ */
+extern Buffer sfi_pending_read_tail(Relation rel, uint32 tail);
+
 /*
  * Take a dynamic page: off the free list, else one never used, extending the relation if
  * need be.  The header page is locked exclusively, and h is the caller's copy of it, which

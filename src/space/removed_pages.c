@@ -134,6 +134,22 @@ sf_space_log_removed(SfSegment *seg, SfRemovedChunk *chunk)
 
 /* ---- records are shown ---- */
 
+struct varlena *
+sf_space_removed_value(const SfRemovedRecord *record, SfLocator *loc)
+{
+	const SfRemovedHead *head = &record->head;
+	struct varlena *datum = palloc(head->value_bytes);
+
+	SF_ASSERT(head->value_bytes > 0 && head->value_bytes <= SF_REMOVED_VALUE_MAX);
+	memcpy(datum, record->bytes + head->key_bytes, head->value_bytes);
+	if (VARSIZE_ANY(datum) == head->value_bytes &&
+		sf_format_locator_decode((uint8 *) VARDATA_ANY(datum), VARSIZE_ANY_EXHDR(datum),
+								 loc) == NULL)
+		return datum;
+	pfree(datum);
+	return NULL;
+}
+
 /* A reader of the list: a copy of a page, and what tells whether the page is still that one. */
 typedef struct Reader
 {
@@ -345,43 +361,40 @@ has_transaction(const Ended *ended, uint64 fxid)
 	return false;
 }
 
+/* Does the map of a value name something that ends?  Inode pages are not read. */
+static bool
+map_has_ended(const Ended *ended, const SfLocator *loc)
+{
+	if (loc->flags & SF_LOC_INODE)
+		return names_part(ended, SF_PEND_FREE_PAGE, loc->root_page, 1);
+	for (uint32 i = 0; i < loc->nruns; i++)
+	{
+		SfRun		run = sf_format_locator_run(loc, i);
+
+		if (names_part(ended, SF_PEND_FREE, run.start, run.nsectors))
+			return true;
+	}
+	return false;
+}
+
 /*
- * Has the value of a record something that ends?  Of a value with a map in inode pages nobody reads
- * the map: where its transaction has something there, it is taken for its own.
+ * Has the value of a record something that ends?  Of a value with a map in inode pages, what its
+ * transaction has there is taken for its own.
  */
 static bool
 has_ended(const Ended *ended, const SfRemovedReader *reader)
 {
-	const SfRemovedHead *head = &reader->record.head;
-	const struct varlena *datum = (const struct varlena *) (reader->record.bytes + head->key_bytes);
-	union
-	{
-		struct varlena datum;
-		uint8		bytes[SF_REMOVED_VALUE_MAX];
-	}			u;
 	SfLocator	loc;
+	struct varlena *datum = sf_space_removed_value(&reader->record, &loc);
+	bool		found;
 
-	memcpy(u.bytes, datum, head->value_bytes);
-	if (VARSIZE_ANY(&u.datum) != head->value_bytes ||
-		sf_format_locator_decode((uint8 *) VARDATA_ANY(&u.datum), VARSIZE_ANY_EXHDR(&u.datum),
-								 &loc) != NULL)
+	if (datum == NULL)
 		return true;
-	if ((loc.flags & SF_LOC_SHARED) && names_reference(ended, &loc))
-		return true;
-	if (loc.flags & SF_LOC_INODE)
-		return names_part(ended, SF_PEND_FREE_PAGE, loc.root_page, 1) ||
-			has_transaction(ended, reader->chunk.fxid);
-	for (int i = 0; i < loc.nruns; i++)
-	{
-		uint64		start;
-		uint32		count;
-
-		memcpy(&start, loc.map + i * SF_ENCODED_RUN_SIZE, sizeof(start));
-		memcpy(&count, loc.map + i * SF_ENCODED_RUN_SIZE + sizeof(start), sizeof(count));
-		if (names_part(ended, SF_PEND_FREE, start, count))
-			return true;
-	}
-	return false;
+	found = ((loc.flags & SF_LOC_SHARED) && names_reference(ended, &loc)) ||
+		map_has_ended(ended, &loc) ||
+		((loc.flags & SF_LOC_INODE) && has_transaction(ended, reader->chunk.fxid));
+	pfree(datum);
+	return found;
 }
 
 /* Note on a page which of its records have ended; false: no page behind it has any. */
@@ -430,11 +443,8 @@ sfi_removed_hide(Relation rel, const SfPending *ending)
 	for (uint32 page = sfi_header(rel).removed_head; more && page != 0 && page != SF_NO_PAGE;
 		 page = copy->next)
 	{
-		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_REMOVED, BUFFER_LOCK_SHARE);
-
 		CHECK_FOR_INTERRUPTS();
-		memcpy(copy, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
-		UnlockReleaseBuffer(buf);
+		sfi_page_read_copy(rel, page, SF_PAGE_REMOVED, copy);
 		more = hide_on_page(rel, page, copy, ended);
 	}
 	pfree(copy);
@@ -548,18 +558,6 @@ typedef struct Ends
 	bool		left;			/* has a transaction not ended? */
 } Ends;
 
-/* Keep the oldest transaction that goes on. */
-static void
-note_oldest(SfMaintain *stats, uint64 fxid)
-{
-	FullTransactionId full = FullTransactionIdFromU64(fxid);
-
-	SF_ASSERT(FullTransactionIdIsNormal(full));
-	if (!FullTransactionIdIsValid(stats->oldest_unresolved) ||
-		FullTransactionIdPrecedes(full, stats->oldest_unresolved))
-		stats->oldest_unresolved = full;
-}
-
 /*
  * Ask for all of the copy, with nothing locked: the commit log may have to be read.  A transaction
  * of which nobody knows any more is taken for one that has not committed.
@@ -582,7 +580,7 @@ ask_ends(const SfRemovedPage *page, SfHorizon horizon, Ends *ends, SfMaintain *s
 		if (end == SF_END_RUNNING)
 		{
 			ends->left = true;
-			note_oldest(stats, reader->chunk.fxid);
+			sfi_note_unresolved(stats, FullTransactionIdFromU64(reader->chunk.fxid));
 			continue;
 		}
 		ends->states[ends->nstates].offset = (uint16) reader->chunk_at;
@@ -629,11 +627,8 @@ sfi_removed_note_ends(Relation rel, SfHorizon horizon, SfMaintain *stats)
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	for (uint32 page = unknown; page != 0 && page != SF_NO_PAGE; page = copy->next)
 	{
-		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_REMOVED, BUFFER_LOCK_SHARE);
-
 		CHECK_FOR_INTERRUPTS();
-		memcpy(copy, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
-		UnlockReleaseBuffer(buf);
+		sfi_page_read_copy(rel, page, SF_PAGE_REMOVED, copy);
 		ask_ends(copy, horizon, ends, stats);
 		if (ends->nstates > 0)
 			put_ends(rel, page, ends);

@@ -381,15 +381,9 @@ static void
 note_unresolved(SfPageWork *work)
 {
 	for (int i = 0; i < work->n; i++)
-	{
-		FullTransactionId fxid = FullTransactionIdFromU64(work->entries[i].fxid);
-		FullTransactionId *oldest = &work->stats->oldest_unresolved;
-
-		if (work->entries[i].outcome != SF_OUTCOME_UNKNOWN)
-			continue;
-		if (!FullTransactionIdIsValid(*oldest) || FullTransactionIdPrecedes(fxid, *oldest))
-			*oldest = fxid;
-	}
+		if (work->entries[i].outcome == SF_OUTCOME_UNKNOWN)
+			sfi_note_unresolved(work->stats,
+								FullTransactionIdFromU64(work->entries[i].fxid));
 }
 
 /*

@@ -101,10 +101,12 @@ static bool
 count_key_of_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *arg)
 {
 	const KeptCounts *kept = arg;
-	struct varlena *datum = palloc(record->head.value_bytes);
+	SfLocator	loc;
+	struct varlena *datum = sf_space_removed_value(record, &loc);
 
-	memcpy(datum, record->bytes + record->head.key_bytes, record->head.value_bytes);
-	count_key(kept->counts, kept->column, sf_read_key_id(datum));
+	if (datum == NULL)
+		return true;
+	count_key(kept->counts, kept->column, loc.key_id);
 	pfree(datum);
 	return true;
 }

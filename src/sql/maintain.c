@@ -18,38 +18,20 @@ PG_FUNCTION_INFO_V1(securefile_maintain);
 
 #define MAINTAIN_COLUMNS	8
 
-/* Add the work on one segment to the sum; the oldest transaction is that of all segments. */
-static void
-add_work(SfMaintain *sum, const SfMaintain *work)
-{
-	sum->entries_seen += work->entries_seen;
-	sum->entries_resolved += work->entries_resolved;
-	sum->sectors_freed += work->sectors_freed;
-	sum->pages_freed += work->pages_freed;
-	sum->sectors_grown += work->sectors_grown;
-	sum->sectors_cut += work->sectors_cut;
-	if (FullTransactionIdIsValid(work->oldest_unresolved) &&
-		(!FullTransactionIdIsValid(sum->oldest_unresolved) ||
-		 FullTransactionIdPrecedes(work->oldest_unresolved, sum->oldest_unresolved)))
-		sum->oldest_unresolved = work->oldest_unresolved;
-}
-
 void
 sfi_maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 {
-	SfMaintain	work = {0};
-	Relation	segrel = sf_space_open_resolved(sf_check_segment_relid(column), &work);
+	Relation	segrel = sf_space_open_resolved(sf_check_segment_relid(column), sum);
 	SfSegment  *seg;
 
 	/* the table was not locked, and has been dropped */
 	if (segrel == NULL)
 		return;
-	SF_ASSERT(work.entries_resolved <= work.entries_seen);
+	SF_ASSERT(sum->entries_resolved <= sum->entries_seen);
 	seg = sf_space_open_rel(segrel);
-	sf_space_maintain(seg, true, &work);
+	sf_space_maintain(seg, true, sum);
 	sf_keys_finish_shred(seg);
 	relation_close(segrel, ShareUpdateExclusiveLock);
-	add_work(sum, &work);
 }
 
 /*

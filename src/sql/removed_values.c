@@ -70,15 +70,14 @@ key_datum(const uint8 *key, int len)
 
 /* The value of a record, if it is one of the segment; else NULL. */
 static struct varlena *
-value_of(const SfSegment *seg, const uint8 *value, int len, SfLocator *loc)
+value_of(const SfSegment *seg, const SfRemovedRecord *record, SfLocator *loc)
 {
-	struct varlena *datum = palloc(len);
+	struct varlena *datum = sf_space_removed_value(record, loc);
 
-	SF_ASSERT(len > 0 && len <= SF_REMOVED_VALUE_MAX);
-	memcpy(datum, value, len);
-	if (VARSIZE_ANY(datum) != (Size) len || sf_object_decode(datum, loc) != NULL ||
-		loc->incarnation != seg->incarnation || !sf_format_locator_tag_ok(loc, &seg->secret))
+	if (datum == NULL || loc->incarnation != seg->incarnation ||
+		!sf_format_locator_tag_ok(loc, &seg->secret))
 		return NULL;
+	SF_ASSERT(loc->encoded != NULL);
 	return datum;
 }
 
@@ -92,8 +91,7 @@ put_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *ar
 	bool		nulls[REMOVED_COLUMNS] = {false};
 	SfLocator	loc;
 	const SfRemovedHead *head = &record->head;
-	struct varlena *datum = value_of(listing->seg, record->bytes + head->key_bytes,
-									 head->value_bytes, &loc);
+	struct varlena *datum = value_of(listing->seg, record, &loc);
 
 	if (datum != NULL && chunk->time_us >= listing->since)
 	{
