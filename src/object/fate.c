@@ -10,9 +10,11 @@
  * row tells them apart:
  *
  *	 a row that some snapshot may show has the value		it lives: damage
- *	 no row has it, but its space waits to be freed			it lives for somebody: damage
  *	 no row has it, and a retention keeps it				it can be listed: damage
- *	 neither												it is gone
+ *	 no row has it, but its space waits to be freed			it lives for somebody: damage
+ *	 the same, in a column with a retention					it may be that of a later value, since
+ *															purged values are read: nobody knows
+ *	 none of these											it is gone
  *	 the rows cannot be looked at							nobody knows
  *
  * The table is scanned for that.  This happens only where a read has failed, and a scan ends
@@ -188,16 +190,22 @@ match_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *
 	return !sought->found;
 }
 
+static bool
+keeps(SfSegment *seg)
+{
+	return sf_space_column(seg)->options.retention_us > 0;
+}
+
 /* Does the column keep the value, which was removed? */
 static bool
 is_kept(SfSegment *seg, const SfLocator *loc)
 {
 	Sought		sought = {.loc = loc};
-	int64		retention_us = sf_space_column(seg)->options.retention_us;
 
 	SF_ASSERT(!seg->retained && loc->encoded != NULL);
-	if (retention_us > 0)
-		sf_space_visit_removed(seg, retention_us, match_removed, &sought);
+	if (keeps(seg))
+		sf_space_visit_removed(seg, sf_space_column(seg)->options.retention_us, match_removed,
+							   &sought);
 	return sought.found;
 }
 
@@ -213,8 +221,11 @@ sf_object_fate(SfSegment *seg, const SfLocator *loc, uint64 start, uint32 count,
 	if (is_recorded(seg, loc))
 		return SF_FATE_LIVES;
 	fate = ask_rows_once(loc);
-	if (fate == SF_FATE_GONE &&
-		(sf_space_is_waiting(seg, start, count, is_page) || is_kept(seg, loc)))
+	if (fate != SF_FATE_GONE)
+		return fate;
+	if (is_kept(seg, loc))
 		return SF_FATE_LIVES;
-	return fate;
+	if (sf_space_is_waiting(seg, start, count, is_page))
+		return keeps(seg) ? SF_FATE_UNKNOWN : SF_FATE_LIVES;
+	return SF_FATE_GONE;
 }

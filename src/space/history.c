@@ -40,6 +40,7 @@
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "space/history_internal.h"
 #include "space/pages.h"
@@ -413,7 +414,7 @@ end_pages(Relation rel, int64 until_us, uint64 most_sectors, int *npressed)
 		bool		over = copy->history.last_us <= until_us;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!over && h.kept_sectors + (uint64) h.removed_pages * PAGE_SECTORS <= most_sectors)
+		if (!over && !sfi_history_is_over(&h, most_sectors))
 			break;
 		if (!over)
 			sfi_removed_hide(rel, copy);
@@ -465,9 +466,9 @@ sfi_history_expire(SfPageWork *work, SfSegment *seg)
 		return false;
 	until_us = Max(keeping->now_us - keeping->retention_us, sfi_header(work->rel).ended_us - 1);
 	n = end_pages(work->rel, until_us, keeping->most_sectors, &npressed);
-	if (npressed > 0)
-		warn_pressed(seg, keeping);
 	sfi_removed_trim(work->rel, Max(until_us, sfi_header(work->rel).ended_us), false);
+	if (sfi_removed_press(work->rel, keeping->most_sectors) || npressed > 0)
+		warn_pressed(seg, keeping);
 	return n > 0;
 }
 
@@ -501,9 +502,17 @@ sfi_history_end(SfPageWork *work, int64 until_us, bool all)
 {
 	int			npressed = 0;
 	SfHeader	h;
-	Buffer		hbuf = sfi_header_lock(work->rel, &h);
+	Buffer		hbuf;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+
+	/*
+	 * The record that says so names a later transaction than all of before.
+	 * So after a crash no number of these is given out a second time.
+	 */
+	if (all)
+		(void) GetCurrentTransactionId();
+	hbuf = sfi_header_lock(work->rel, &h);
 	if (all)
 		h.ended_fxid = Max(h.ended_fxid, work->horizon.next);
 	h.ended_us = Max(h.ended_us, all ? stamp(work->rel, &h) + 1 : until_us);

@@ -28,6 +28,13 @@ sfi_history_time(const SfHeader *h)
 	return Max(sf_base_steady_time(), h->ended_us + 1);
 }
 
+/* Is what is kept, and its records, more than that? */
+static inline bool
+sfi_history_is_over(const SfHeader *h, uint64 most_sectors)
+{
+	return h->kept_sectors + (uint64) h->removed_pages * (BLCKSZ / SF_SECTOR_SIZE) > most_sectors;
+}
+
 /*
  * A walk over the queue begins: what it has to keep.  Of a column that keeps nothing, or not any
  * more, all that is kept ends.
@@ -68,6 +75,12 @@ extern void sfi_removed_hide(Relation rel, const SfPending *ending);
  * last one.
  */
 extern void sfi_removed_trim(Relation rel, int64 until_us, bool all);
+
+/*
+ * The history keeps nothing, and the records alone are more than that: give the first pages back,
+ * but not the last one.  Returns whether there were any.
+ */
+extern bool sfi_removed_press(Relation rel, uint64 most_sectors);
 
 /*
  * Note how transactions of records have ended, as long as the commit log tells.  Lowers

@@ -548,6 +548,27 @@ sfi_removed_trim(Relation rel, int64 until_us, bool all)
 		CHECK_FOR_INTERRUPTS();
 }
 
+/*
+ * Records of values that share what rows have may be many, where nothing else is kept.  They go
+ * also where their transaction goes on: a record is a name in a list, and no more.
+ */
+bool
+sfi_removed_press(Relation rel, uint64 most_sectors)
+{
+	SfHeader	h = sfi_header(rel);
+	bool		any = false;
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
+	while (h.history_head == 0 && sfi_history_is_over(&h, most_sectors) &&
+		   trim_first(rel, PG_INT64_MAX, false))
+	{
+		CHECK_FOR_INTERRUPTS();
+		any = true;
+		h = sfi_header(rel);
+	}
+	return any;
+}
+
 /* ---- how transactions have ended ---- */
 
 /* Outcomes of the chunks of a page. */

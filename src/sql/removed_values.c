@@ -17,6 +17,7 @@
 #include "access/relation.h"
 #include "check/check.h"
 #include "funcapi.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object.h"
 #include "space/history.h"
@@ -41,6 +42,8 @@ typedef struct Listing
 	FunctionCallInfo fcinfo;
 	SfSegment  *seg;
 	TimestampTz since;			/* only what was removed at or after that */
+	bool		shredded[SF_DATA_KEYS_MAX + 1]; /* by key id: nobody can read
+												 * its values any more */
 	MemoryContext row;			/* reset for each row */
 } Listing;
 
@@ -81,6 +84,12 @@ value_of(const SfSegment *seg, const SfRemovedRecord *record, SfLocator *loc)
 	return datum;
 }
 
+static bool
+is_shredded(const Listing *listing, uint16 key_id)
+{
+	return key_id <= SF_DATA_KEYS_MAX && listing->shredded[key_id];
+}
+
 /* An SfRemovedVisit. */
 static bool
 put_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *arg)
@@ -93,7 +102,8 @@ put_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *ar
 	const SfRemovedHead *head = &record->head;
 	struct varlena *datum = value_of(listing->seg, record, &loc);
 
-	if (datum != NULL && chunk->time_us >= listing->since)
+	if (datum != NULL && chunk->time_us >= listing->since &&
+		!is_shredded(listing, loc.key_id))
 	{
 		values[0] = TimestampTzGetDatum(chunk->time_us);
 		values[1] = FullTransactionIdGetDatum(FullTransactionIdFromU64(chunk->fxid));
@@ -122,6 +132,18 @@ refuse_row_security(Oid table_oid)
 				 errhint("A role with BYPASSRLS that owns the table, or a superuser, can list them.")));
 }
 
+/* What is shredded is gone with the commit of securefile_shred(); its space follows. */
+static void
+note_shredded(Listing *listing)
+{
+	SfKeyShown *keys;
+	int			n = sf_keys_show(listing->seg, &keys);
+
+	memset(listing->shredded, 0, sizeof(listing->shredded));
+	for (int i = 0; i < n; i++)
+		listing->shredded[keys[i].key_id] = keys[i].is_shredded;
+}
+
 /* List one column, if it keeps anything. */
 static void
 list_column(Listing *listing, const SfCheckColumn *column)
@@ -137,7 +159,10 @@ list_column(Listing *listing, const SfCheckColumn *column)
 	retention_us = sf_space_column(seg)->options.retention_us;
 	listing->seg = seg;
 	if (retention_us > 0)
+	{
+		note_shredded(listing);
 		sf_space_visit_removed(seg, retention_us, put_removed, listing);
+	}
 	sf_space_release(seg);
 }
 

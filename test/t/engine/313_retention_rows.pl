@@ -237,6 +237,24 @@ sql(maintain('t'));
 is(retained('t') . ' ' . pending('t'), $before, 'when the snapshot ends it is free, and not kept again');
 is(gone(), 'nothing', 'and not listed again');
 
+# A list that is being read goes on, until the space is used again.
+sub read_later
+{
+	my @then = @_;
+	sql('DROP TABLE IF EXISTS u', "CREATE TABLE u (id int PRIMARY KEY, doc $type)", 'INSERT INTO u SELECT i, b(i) FROM generate_series(1, 2) i', 'DELETE FROM u', maintain('u'));
+	$reader->query_safe(q{BEGIN; DECLARE c CURSOR FOR SELECT md5(document::bytea) FROM securefile_removed('u', 'doc'); FETCH 1 FROM c});
+	sql("SELECT securefile_purge('u', 'doc')", @then);
+	my $found = $reader->query('FETCH 1 FROM c');
+	$found .= $reader->{stderr};
+	$reader->{stderr} = '';
+	$reader->query_safe('ROLLBACK');
+	return $found;
+}
+like(read_later(), qr/^[0-9a-f]{32}\n?$/, 'a list that is being read goes on beyond a purge');
+my @again = ('INSERT INTO u SELECT i, b(i) FROM generate_series(3, 200) i');
+like(read_later(@again), qr/ERROR:  securefile value no longer exists/, 'until the space is used again');
+like(read_later(@again, 'DELETE FROM u'), qr/ERROR:  securefile value is damaged, or outlived its row/, 'of a place that waits for a later value nobody knows');
+
 # of what a transaction is about to remove
 sql('INSERT INTO t SELECT i, NULL, b(i) FROM generate_series(11, 20) i');
 $reader->query_safe('BEGIN; DELETE FROM t WHERE id BETWEEN 11 AND 15');
@@ -247,6 +265,17 @@ is(gone(), 'nothing', 'a purge also ends what transactions were removing');
 sql('DELETE FROM t WHERE id = 16', maintain('t'));
 is(gone(), 'deleted 16=16', 'but not what comes later');
 whole('t', 'purges beside transactions');
+
+# A transaction that has logged nothing loses its number in a crash; the next one gets it.
+$reader = background($node);
+sql('INSERT INTO t SELECT i, NULL, b(i) FROM generate_series(21, 22) i', 'CHECKPOINT');
+$reader->query_safe('BEGIN; SELECT pg_current_xact_id()');
+sql("SELECT securefile_purge('t', 'doc')", 'SELECT pg_switch_wal()');
+crash($node);
+$reader->{run}->kill_kill if ref $reader->{run};
+$node->start;
+sql('DELETE FROM t WHERE id = 21');
+is(gone(), 'deleted 21=21', 'a purge does not end what is removed after a crash');
 
 # who may, and what is refused
 sql('CREATE ROLE owner', 'CREATE ROLE other', 'GRANT CREATE ON SCHEMA public TO owner', "SET ROLE owner; CREATE TABLE owned (id int PRIMARY KEY, doc $type); GRANT ALL ON owned TO other", 'INSERT INTO owned VALUES (1, b(1))', 'DELETE FROM owned');
@@ -268,8 +297,14 @@ is(removed('owned') . ' ' . retained('owned'), 'nothing 0', 'a purge is not take
 # shredded keys
 sql("CREATE TABLE s (id int PRIMARY KEY, doc securefile(encrypt, disable_storage_in_row, 'retention 7 days', 'max_size 1 GB'))", 'INSERT INTO s SELECT i, b(i) FROM generate_series(1, 9) i', 'DELETE FROM s WHERE id < 4', maintain('s'), 'DELETE FROM s WHERE id = 4');
 is(gone('s'), 'deleted 1=1, deleted 2=2, deleted 3=3, deleted 4=4', 'encrypted values are listed');
-sql("SELECT securefile_shred('s', 'doc', force => true)", maintain('s'));
-is(removed('s') . ' ' . retained('s'), 'nothing 0', 'when their keys are shredded they end');
+sql("BEGIN; SELECT securefile_shred('s', 'doc', force => true); ROLLBACK");
+is(gone('s'), 'deleted 1=1, deleted 2=2, deleted 3=3, deleted 4=4', 'a shredding that is rolled back ends nothing');
+sql("SELECT securefile_shred('s', 'doc', force => true)");
+is(removed('s'), 'nothing', 'what is shredded is not listed from the commit on');
+sql('DELETE FROM s', 'INSERT INTO s VALUES (21, b(21))', 'DELETE FROM s');
+is(removed('s'), 'deleted {"id": 21} 21', 'nor is what is removed later; what has a new key is');
+sql(maintain('s'));
+is(removed('s') . ' ' . retained('s'), 'nothing 0', 'all of it ends when the keys are destroyed');
 
 # ---- clocks, and other retentions ----
 
@@ -383,5 +418,21 @@ $node->psql('postgres', q{DO $$ BEGIN FOR i IN 301..400 LOOP INSERT INTO l VALUE
 cmp_ok(sql('SELECT count(*) FROM l'), '>=', $more + 14, 'a purge makes room for as much');
 is(sql('SELECT count(*) FROM l WHERE doc <> noise(id, 200000)'), 0, 'and all rows are right');
 whole('l', 'the limit');
+
+# Records alone may be too much, where values share what a row still has.
+sql("CREATE TABLE many (name text PRIMARY KEY, doc securefile(deduplicate, disable_storage_in_row, 'retention 7 days', 'max_size 2 MB'))",
+	q{INSERT INTO many VALUES ('stays', b(1))}, q{INSERT INTO many SELECT md5(i::text) || md5((-i)::text), doc FROM many, generate_series(1, 20000) i});
+$reader = background($node);
+$reader->query_safe(q{BEGIN; DELETE FROM many WHERE name <> 'stays'});
+($rc, $out, $err) = $node->psql('postgres', maintain('many'));
+like($err, qr/WARNING:  removed values of column "doc" of table "many" are no longer kept, before their time/, 'records of a long transaction are pressed, too');
+$reader->query_safe('COMMIT');
+$reader->quit;
+my $listed = sql("SELECT count(*) FROM securefile_removed('many', 'doc')");
+cmp_ok($listed, '>', 1000, 'the newest are listed');
+cmp_ok($listed, '<', 20_000, 'the oldest are not');
+is(sql("SELECT DISTINCT md5(document::bytea) = md5(b(1)) FROM (SELECT document FROM securefile_removed('many', 'doc') LIMIT 100) r"), 't', 'and right');
+sql("SELECT securefile_purge('many', 'doc')");
+whole('many', 'records');
 
 done_testing();
