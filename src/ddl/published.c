@@ -87,7 +87,8 @@ sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *val
 	SF_ASSERT(value->form != SF_FORM_STORED ||
 			  (value->loc.table_oid == RelationGetRelid(rel) && value->loc.attnum == attnum));
 	/* one of another form is short */
-	if (value->form != SF_FORM_STORED || value->loc.length_bytes <= MaxAllocSize - VARHDRSZ ||
+	if (value->form != SF_FORM_STORED ||
+		sf_locator_value_bytes(&value->loc) <= MaxAllocSize - VARHDRSZ ||
 		!RelationIsLogicallyLogged(rel))
 		return;
 	column = get_attname(RelationGetRelid(rel), attnum, false);
@@ -96,7 +97,7 @@ sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *val
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("securefile value of " UINT64_FORMAT " bytes cannot be published",
-					value->loc.length_bytes),
+					sf_locator_value_bytes(&value->loc)),
 			 errdetail("Column \"%s\" of table \"%s\" is in a publication, and logical replication passes values of at most 1 GB.",
 					   column, RelationGetRelationName(rel)),
 			 errhint("Leave the column out of the publication, or keep longer values in another table.")));

@@ -359,7 +359,8 @@ typedef struct SfLocator
 	uint16_t	key_id;
 	uint32_t	generation;
 	uint64_t	object_id;
-	uint64_t	length_bytes;
+	uint64_t	unit_space_bytes;	/* what the units stand for, in their
+									 * order */
 	uint64_t	incarnation;
 	uint64_t	nunits;
 	uint16_t	nruns;			/* flat map */
@@ -375,6 +376,13 @@ typedef struct SfLocator
 	const uint8_t *encoded;		/* the locator itself, */
 	size_t		tagged_bytes;	/* and how much of it the hash covers */
 } SfLocator;
+
+/* The length of the value. */
+static inline uint64_t
+sf_locator_value_bytes(const SfLocator *loc)
+{
+	return loc->unit_space_bytes;
+}
 
 /*
  * One unit of a value: where it lies and what it must hash to.  How many bytes

@@ -194,7 +194,7 @@ runs_problem(const SfLocator *loc, uint64_t *sectors)
 static const char *
 raw_units_problem(const SfLocator *loc, uint64_t sectors)
 {
-	if (sectors != sf_bytes_to_sectors(loc->length_bytes))
+	if (sectors != sf_bytes_to_sectors(loc->unit_space_bytes))
 		return "runs of the unit map do not add up to the length";
 	for (uint32_t i = 0; i + 1 < loc->nruns; i++)
 		if (sf_format_locator_run(loc, i).nsectors % SF_UNIT_SECTORS != 0)
@@ -218,7 +218,7 @@ units_problem(const SfLocator *loc)
 		SfUnit		unit = {0, 0, word & WORD_BYTES_MASK, word >> WORD_BYTES_BITS};
 		const char *problem = word > WORD_MAX ? "unit has unknown flags" :
 			sf_format_unit_problem(&unit, loc->flags,
-								   sf_unit_plain_bytes(loc->length_bytes, i));
+								   sf_unit_plain_bytes(loc->unit_space_bytes, i));
 
 		if (problem != NULL)
 			return problem;
@@ -318,7 +318,7 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 	}
 	else
 	{
-		unit->stored_bytes = sf_unit_plain_bytes(loc->length_bytes, map->unit_no);
+		unit->stored_bytes = sf_unit_plain_bytes(loc->unit_space_bytes, map->unit_no);
 		unit->flags = SF_CODEC_RAW;
 	}
 	map->rest.start += sf_unit_sectors(unit);
@@ -403,9 +403,9 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->key_id = GET(uint16_t, data + 10);
 	loc->generation = GET(uint32_t, data + 12);
 	loc->object_id = GET(uint64_t, data + 16);
-	loc->length_bytes = GET(uint64_t, data + 24);
+	loc->unit_space_bytes = GET(uint64_t, data + 24);
 	loc->incarnation = GET(uint64_t, data + 32);
-	loc->nunits = sf_units_of(loc->length_bytes);
+	loc->nunits = sf_units_of(loc->unit_space_bytes);
 	loc->nruns = GET(uint16_t, data + 44);
 
 	/*
@@ -425,7 +425,7 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	 * and stands there a second time: most damage to a length shows here,
 	 * before the sizes of the lists are worked out from it.
 	 */
-	if (loc->length_bytes == 0 || loc->length_bytes > (uint64_t) INT64_MAX ||
+	if (loc->unit_space_bytes == 0 || loc->unit_space_bytes > (uint64_t) INT64_MAX ||
 		GET(uint32_t, data + 40) != ((loc->flags & SF_LOC_INODE) ? 0 : loc->nunits))
 		return "length and number of units do not agree";
 	problem = (loc->flags & SF_LOC_INODE) ? decode_inode_map(data, len, loc)
@@ -493,7 +493,7 @@ put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 	PUT(uint16_t, data + 10, loc->key_id);
 	PUT(uint32_t, data + 12, loc->generation);
 	PUT(uint64_t, data + 16, loc->object_id);
-	PUT(uint64_t, data + 24, loc->length_bytes);
+	PUT(uint64_t, data + 24, loc->unit_space_bytes);
 	PUT(uint64_t, data + 32, loc->incarnation);
 	if (flags & SF_LOC_SHARED)
 		memcpy(data + SF_LOCATOR_HEADER, &loc->share, sizeof(loc->share));

@@ -150,7 +150,7 @@ read_node(void *arg)
 
 	sfi_inode_read(step->diff->seg, loc, step->pointer, step->level, step->first_unit, step->node);
 	for (uint32 i = 0; step->level == 0 && i < step->node->nentries; i++)
-		sfi_inode_require_sound_unit(loc->flags, loc->length_bytes, step->first_unit + i,
+		sfi_inode_require_sound_unit(loc->flags, loc->unit_space_bytes, step->first_unit + i,
 									 &step->node->u.units[i]);
 }
 

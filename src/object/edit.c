@@ -228,15 +228,15 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 }
 
 void
-sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n, SfUnit *units)
+sf_object_edit_units(SfEdit *edit, uint64 unit_space_bytes, uint64 first, uint32 n, SfUnit *units)
 {
-	SF_ASSERT(first + n <= edit->loc.nunits && sf_units_of(length_bytes) == edit->loc.nunits);
+	SF_ASSERT(first + n <= edit->loc.nunits && sf_units_of(unit_space_bytes) == edit->loc.nunits);
 	for (uint32 i = 0; i < n; i++)
 	{
 		sfi_edit_make_room(edit);
 		units[i] = unit_of(sfi_edit_node(edit, 0, (first + i) / SF_INODE_MAX_UNITS),
 						   (first + i) % SF_INODE_MAX_UNITS);
-		sfi_inode_require_sound_unit(edit->loc.flags, length_bytes, first + i, &units[i]);
+		sfi_inode_require_sound_unit(edit->loc.flags, unit_space_bytes, first + i, &units[i]);
 	}
 }
 
@@ -316,7 +316,7 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	sfi_edit_set_holes(leaf, loc->nunits);
 	units = leaf->inode->u.units;
 	for (uint64 i = 0; i < loc->nunits; i++)
-		sfi_inode_require_sound_unit(loc->flags, loc->length_bytes, i, &units[i]);
+		sfi_inode_require_sound_unit(loc->flags, loc->unit_space_bytes, i, &units[i]);
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
 }
 
@@ -354,16 +354,16 @@ set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *right, uint8 *
 }
 
 SfValue
-sf_object_edit_finish(SfEdit *edit, uint64 length_bytes, const SfContentHash *hash)
+sf_object_edit_finish(SfEdit *edit, uint64 unit_space_bytes, const SfContentHash *hash)
 {
 	SfValue		value = {palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE), SF_FORM_STORED, edit->loc};
 	uint8		kept_hash[SF_SEALED_HASH_SIZE];
 	uint8	   *data = (uint8 *) VARDATA(value.datum);
 	Size		len;
 
-	SF_ASSERT(sf_units_of(length_bytes) == edit->loc.nunits && length_bytes > 0);
+	SF_ASSERT(sf_units_of(unit_space_bytes) == edit->loc.nunits && unit_space_bytes > 0);
 	SF_ASSERT(sfi_edit_is_valid(edit));
-	value.loc.length_bytes = length_bytes;
+	value.loc.unit_space_bytes = unit_space_bytes;
 	if (hash != NULL)
 		set_hash(edit, &value.loc, hash, kept_hash);
 

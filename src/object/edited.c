@@ -385,7 +385,8 @@ require_sound_piece(const EditedPiece *piece, const char *behind, Size size)
 static void
 require_sound_part(const SfPiece *piece)
 {
-	uint64		length = sf_object_locator(piece->value).length_bytes;
+	SfLocator	loc = sf_object_locator(piece->value);
+	uint64		length = sf_locator_value_bytes(&loc);
 
 	require_sound(piece->start <= length && piece->length <= length - piece->start);
 }

@@ -206,11 +206,11 @@ typedef struct UnitRange
 } UnitRange;
 
 void
-sfi_inode_require_sound_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no,
+sfi_inode_require_sound_unit(uint16 loc_flags, uint64 unit_space_bytes, uint64 unit_no,
 							 const SfUnit *unit)
 {
 	const char *problem = sf_format_unit_problem(unit, loc_flags,
-												 sf_unit_plain_bytes(length_bytes, unit_no));
+												 sf_unit_plain_bytes(unit_space_bytes, unit_no));
 
 	if (problem != NULL)
 		sf_base_report_damage("unit map of a securefile value is damaged",
@@ -251,7 +251,8 @@ read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 
 		if (level == 0)
 		{
-			sfi_inode_require_sound_unit(loc->flags, loc->length_bytes, first, &inode->u.units[i]);
+			sfi_inode_require_sound_unit(loc->flags, loc->unit_space_bytes, first,
+										 &inode->u.units[i]);
 			range->units[first - range->first] = inode->u.units[i];
 		}
 		else if (inode->u.children[i].page == SF_NO_PAGE)

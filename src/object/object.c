@@ -44,7 +44,7 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	const char *problem = sf_format_locator_decode((uint8 *) VARDATA_ANY(datum),
 												   VARSIZE_ANY_EXHDR(datum), loc);
 
-	SF_ASSERT(problem != NULL || loc->nunits == sf_units_of(loc->length_bytes));
+	SF_ASSERT(problem != NULL || loc->nunits == sf_units_of(loc->unit_space_bytes));
 	return problem;
 }
 
@@ -58,7 +58,7 @@ sfi_object_is_as_decoded(const SfValue *value)
 		loc.flags == made->flags && loc.key_id == made->key_id &&
 		loc.table_oid == made->table_oid && loc.attnum == made->attnum &&
 		loc.incarnation == made->incarnation && loc.object_id == made->object_id &&
-		loc.generation == made->generation && loc.length_bytes == made->length_bytes &&
+		loc.generation == made->generation && loc.unit_space_bytes == made->unit_space_bytes &&
 		loc.nunits == made->nunits && loc.encoded == made->encoded &&
 		loc.tagged_bytes == made->tagged_bytes && loc.map == made->map &&
 		loc.tag == made->tag && loc.hash == made->hash &&
@@ -218,7 +218,7 @@ sf_object_length(const SfLocator *loc)
 		if (key != NULL)
 			require_tag(loc, key);
 	}
-	return loc->length_bytes;
+	return sf_locator_value_bytes(loc);
 }
 
 /* ---- hashes of values ---- */

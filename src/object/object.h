@@ -156,7 +156,7 @@ extern void sf_object_edit_resize(SfEdit *edit, uint64 nunits);
  * DATA_CORRUPTED when a unit that is got is none of an object of that length.
  */
 extern void sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit);
-extern void sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n,
+extern void sf_object_edit_units(SfEdit *edit, uint64 unit_space_bytes, uint64 first, uint32 n,
 								 SfUnit *units);
 
 /* As sf_object_next_stored(), of the map as it is now.  May be cancelled. */
@@ -167,7 +167,7 @@ extern uint64 sf_object_edit_next_stored(SfEdit *edit, uint64 first);
  * are written.  The length is above 0 and in the last unit.  hash: of all its bytes, to be
  * kept, or NULL.  Frees the edit.
  */
-extern SfValue sf_object_edit_finish(SfEdit *edit, uint64 length_bytes,
+extern SfValue sf_object_edit_finish(SfEdit *edit, uint64 unit_space_bytes,
 									 const SfContentHash *hash);
 
 /* ---- EDITED values (edited.c) ---- */

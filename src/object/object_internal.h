@@ -73,7 +73,7 @@ extern void sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer
  * ERROR DATA_CORRUPTED unless a unit that comes from an inode page is such as the length of
  * the object allows.
  */
-extern void sfi_inode_require_sound_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no,
+extern void sfi_inode_require_sound_unit(uint16 loc_flags, uint64 unit_space_bytes, uint64 unit_no,
 										 const SfUnit *unit);
 
 /* Units [first, first + n), which it has, of a flat map. */

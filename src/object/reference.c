@@ -41,14 +41,14 @@ sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 	record->object_id = loc->object_id;
 	record->state = SF_SHARE_RESERVED;
 	record->key_id = loc->key_id;
-	record->length_bytes = loc->length_bytes;
+	record->length_bytes = loc->unit_space_bytes;
 	record->locator_bytes = len;
 
 	/*
 	 * Of a map in inode pages as many as it would be as it is: the number is
 	 * for statistics.
 	 */
-	nsectors = loc->flags & SF_LOC_INODE ? sf_bytes_to_sectors(loc->length_bytes)
+	nsectors = loc->flags & SF_LOC_INODE ? sf_bytes_to_sectors(loc->unit_space_bytes)
 		: sf_object_flat_sectors(loc);
 	record->stored_blocks = Min(sf_blocks_of(nsectors), PG_UINT32_MAX);
 	return true;
@@ -101,7 +101,7 @@ sf_object_share_version(SfSegment *seg, const SfShareRecord *record, SfShareVers
 		problem = "locator is that of another object";
 	if (problem != NULL)
 		report_damaged(record->object_id, problem);
-	SF_ASSERT(version->loc.length_bytes > 0);
+	SF_ASSERT(version->loc.unit_space_bytes > 0);
 }
 
 void

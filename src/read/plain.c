@@ -104,7 +104,7 @@ bool
 sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 				const SfUnit *unit, const char *stored, char *dst)
 {
-	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
+	uint32		plain_bytes = sf_unit_plain_bytes(job->unit_space_bytes, unit_no);
 	SfUnit		encoded = *unit;
 	SfDecoded	result = SF_DECODED;
 
@@ -127,7 +127,7 @@ sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 static bool
 is_kept(const KeptUnit *there, const SfReadJob *job, uint64 unit_no, const SfUnit *unit)
 {
-	return there->plain_bytes == sf_unit_plain_bytes(job->length_bytes, unit_no) &&
+	return there->plain_bytes == sf_unit_plain_bytes(job->unit_space_bytes, unit_no) &&
 		there->unit_no == unit_no && there->object_id == job->loc->object_id &&
 		there->incarnation == job->loc->incarnation &&
 		memcmp(&there->unit, unit, sizeof(SfUnit)) == 0;
@@ -161,14 +161,14 @@ sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	there = make_place();
 	if (job->loc->flags & SF_LOC_KEYED)
 		there->opened_bytes = Max(there->opened_bytes,
-								  sf_unit_plain_bytes(job->length_bytes, unit_no));
+								  sf_unit_plain_bytes(job->unit_space_bytes, unit_no));
 	if (!sfi_read_decode(job, listener, unit_no, unit, stored, there->plain))
 		return NULL;
 	there->incarnation = job->loc->incarnation;
 	there->object_id = job->loc->object_id;
 	there->unit_no = unit_no;
 	there->unit = *unit;
-	there->plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
+	there->plain_bytes = sf_unit_plain_bytes(job->unit_space_bytes, unit_no);
 	last_used = there - kept;
 	SF_ASSERT(is_kept(there, job, unit_no, unit));
 	return there->plain;

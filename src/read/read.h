@@ -115,12 +115,12 @@ extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len,
 extern void sf_read_value_range(SfValue *value, int64 object_offset, int64 len, char *dst);
 
 /*
- * The same for a version in the making, which has length_bytes now: what is in its
+ * The same for a version in the making, which has unit_space_bytes now: what is in its
  * map.  The caller has the segment open and locked, at least AccessShareLock.  Errors as
  * for sf_read_range().
  */
 extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
-						int64 length_bytes, int64 object_offset, int64 len, char *dst);
+						int64 unit_space_bytes, int64 object_offset, int64 len, char *dst);
 
 /*
  * The next bytes of a STORED value that are not in a hole: from *object_offset

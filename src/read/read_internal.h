@@ -71,8 +71,7 @@ typedef struct SfReadJob
 	SfSegment  *seg;
 	const SfLocator *loc;
 	SfReadTarget *target;
-	uint64		length_bytes;	/* of the value: of a draft, loc does not say
-								 * it */
+	uint64		unit_space_bytes;	/* of a draft, loc does not say it */
 	SfFiles    *files;
 	SfCacheMode cache;
 	bool		buffered;		/* through the page cache */

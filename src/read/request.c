@@ -425,7 +425,7 @@ wanted_of(const SfReadJob *job, uint64 unit_no)
 	const SfReadTarget *target = job->target;
 	uint64		start = sf_unit_start(unit_no);
 	uint64		from = Max(start, target->offset);
-	uint64		to = Min(start + sf_unit_plain_bytes(job->length_bytes, unit_no),
+	uint64		to = Min(start + sf_unit_plain_bytes(job->unit_space_bytes, unit_no),
 						 target->offset + target->len);
 
 	if (target->dst == NULL || from >= to)
@@ -443,9 +443,9 @@ deliver_encoded(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	/* a check does without: the stored bytes are what was written */
 	if (!job->decrypts)
 		return;
-	SF_ASSERT(wanted.skip + wanted.len <= sf_unit_plain_bytes(job->length_bytes, unit_no));
+	SF_ASSERT(wanted.skip + wanted.len <= sf_unit_plain_bytes(job->unit_space_bytes, unit_no));
 	SF_ASSERT(listener == NULL || wanted.len == 0);
-	if (wanted.len > 0 && wanted.len == sf_unit_plain_bytes(job->length_bytes, unit_no))
+	if (wanted.len > 0 && wanted.len == sf_unit_plain_bytes(job->unit_space_bytes, unit_no))
 	{
 		(void) sfi_read_decode(job, listener, unit_no, unit, stored, wanted.dst);
 		return;

@@ -63,7 +63,7 @@ static bool
 is_wanted_whole(const SfReadJob *job, const SfReadRequest *request)
 {
 	const SfReadTarget *target = job->target;
-	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->length_bytes);
+	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->unit_space_bytes);
 
 	return target->dst != NULL && sf_unit_start(request->first_unit) >= target->offset &&
 		end <= target->offset + target->len && is_plain(job, request);
@@ -77,7 +77,7 @@ static void
 read_to_result(SfReadJob *job, SfReadRequest *request)
 {
 	uint64		start = sf_unit_start(request->first_unit);
-	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->length_bytes);
+	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->unit_space_bytes);
 
 	SF_ASSERT(start < end && start >= job->target->offset);
 	SF_ASSERT(end <= job->target->offset + job->target->len);
@@ -213,7 +213,7 @@ sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 	SF_ASSERT(n > 0);
 	if (job->target->edit != NULL)
 	{
-		sf_object_edit_units(job->target->edit, job->length_bytes, first, n, units);
+		sf_object_edit_units(job->target->edit, job->unit_space_bytes, first, n, units);
 		return;
 	}
 	if (!(job->loc->flags & SF_LOC_INODE))
@@ -234,7 +234,7 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	job->seg = seg;
 	job->loc = loc;
 	job->target = target;
-	job->length_bytes = loc->length_bytes;
+	job->unit_space_bytes = loc->unit_space_bytes;
 	job->cache = sf_space_column(seg)->options.cache;
 	job->buffered = job->cache == SF_CACHE_READS || job->cache == SF_CACHE_FULL;
 	job->files = sf_io_open(seg->storage, job->buffered);

@@ -73,7 +73,7 @@ read_stored(SfLocator *loc, int64 object_offset, int64 len, char *dst)
 	SfSegment  *seg;
 	SfReadJob	job;
 
-	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc->length_bytes);
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc->unit_space_bytes);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
 	seg = sf_object_open(loc);
@@ -181,7 +181,7 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 
 /* The length is the caller's: that of the version is the one it had when it was begun. */
 void
-sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length_bytes,
+sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 unit_space_bytes,
 			int64 object_offset, int64 len, char *dst)
 {
 	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len, .edit = edit};
@@ -189,14 +189,14 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length
 
 	if (len == 0)
 		return;
-	SF_ASSERT(object_offset >= 0 && object_offset + len <= length_bytes);
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= unit_space_bytes);
 
 	/*
 	 * the tag needs no look: the locator is this transaction's own, not from
 	 * a datum
 	 */
 	sfi_read_prepare_job(&job, seg, version, &target, NULL);
-	job.length_bytes = length_bytes;
+	job.unit_space_bytes = unit_space_bytes;
 	sfi_read_units(&job, NULL, SfReadTargetFirst(&target));
 }
 
@@ -228,7 +228,7 @@ sf_read_next_data(SfValue *value, int64 *object_offset, int64 *len)
 {
 	SfLocator  *loc = &value->loc;
 	SfSegment  *seg;
-	int64		end = loc->length_bytes;
+	int64		end = loc->unit_space_bytes;
 
 	SF_ASSERT(value->form == SF_FORM_STORED && *object_offset <= end);
 	if (loc->flags & SF_LOC_INODE)

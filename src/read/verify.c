@@ -74,7 +74,7 @@ take(uint64 unit_no, const char *plain, void *arg)
 		return;
 	hash_hole(verify, sf_unit_start(unit_no));
 	sf_transform_hash_update(&verify->hash, plain,
-							 sf_unit_plain_bytes(verify->loc->length_bytes, unit_no));
+							 sf_unit_plain_bytes(verify->loc->unit_space_bytes, unit_no));
 }
 
 /* When all units have come. */
@@ -87,8 +87,8 @@ compare_hash(Verify *verify, const SfContentHash *kept)
 	 * The midstate is compared, too: a version that goes on from a wrong one
 	 * would have a wrong hash.
 	 */
-	hash_hole(verify, verify->loc->length_bytes);
-	SF_ASSERT(verify->hash.length_bytes == verify->loc->length_bytes);
+	hash_hole(verify, verify->loc->unit_space_bytes);
+	SF_ASSERT(verify->hash.length_bytes == verify->loc->unit_space_bytes);
 	sf_transform_hash_finish(&verify->hash, &hash);
 	if (memcmp(&hash, kept, sizeof(hash)) != 0)
 		verify->found("content hash differs", 0, 0,
@@ -112,10 +112,10 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 		return;
 	loc = sf_object_locator(datum);
 	verify.loc = &loc;
-	target.len = loc.length_bytes;
+	target.len = loc.unit_space_bytes;
 	seg = sf_object_open(&loc);
 	sfi_read_prepare_job(&job, seg, &loc, &target, &listener);
-	if (loc.length_bytes >= DIRECT_BYTES)
+	if (loc.unit_space_bytes >= DIRECT_BYTES)
 		sfi_read_past_cache(&job);
 	/* without its key a value is checked by what is stored of it, and no more */
 	if (job.decrypts)
@@ -147,7 +147,7 @@ sf_read_missing(struct varlena *datum, SfReadMissing missing, void *arg)
 	if (sf_read_form(datum) != SF_FORM_STORED)
 		return;
 	loc = sf_object_locator(datum);
-	target.len = loc.length_bytes;
+	target.len = loc.unit_space_bytes;
 	seg = sf_object_open(&loc);
 	if (sfi_read_may_be_missing(seg, loc.object_id))
 	{

@@ -69,7 +69,7 @@ see_value(Seen *seen, Datum value)
 		seen->large = lappend(seen->large, sf_object_copy(datum, CurrentMemoryContext));
 		return;
 	}
-	seen->plain_bytes += loc.length_bytes;
+	seen->plain_bytes += loc.unit_space_bytes;
 	seen->stored_bytes += sf_sectors_to_bytes(sf_object_flat_sectors(&loc));
 	seen->values++;
 }
@@ -86,7 +86,7 @@ look_at_units(LargeLook *look, SfSegment *seg, const SfLocator *loc, uint64 firs
 	sf_object_units(seg, loc, first, n, units);
 	for (uint32 i = 0; i < n; i++)
 	{
-		look->plain_bytes += sf_unit_plain_bytes(loc->length_bytes, first + i);
+		look->plain_bytes += sf_unit_plain_bytes(loc->unit_space_bytes, first + i);
 		if (units[i].start != SF_HOLE)
 			look->stored_bytes += sf_sectors_to_bytes(sf_unit_sectors(&units[i]));
 	}
@@ -109,7 +109,7 @@ look_at_large(void *arg)
 	if (seg->incarnation == loc.incarnation)
 	{
 		sf_object_require_tag(seg, &loc);
-		look->length_bytes = loc.length_bytes;
+		look->length_bytes = loc.unit_space_bytes;
 		if (loc.nunits <= STRETCHES * STRETCH_UNITS)
 			look_at_units(look, seg, &loc, 0, loc.nunits);
 		else
@@ -160,8 +160,8 @@ see_large(Seen *seen)
 	{
 		SfLocator	loc = sf_object_locator(lfirst(cell));
 
-		seen->plain_bytes += loc.length_bytes;
-		seen->stored_bytes += loc.length_bytes / sum.plain_bytes * sum.stored_bytes;
+		seen->plain_bytes += loc.unit_space_bytes;
+		seen->stored_bytes += loc.unit_space_bytes / sum.plain_bytes * sum.stored_bytes;
 		seen->values++;
 	}
 }

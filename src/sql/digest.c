@@ -240,7 +240,7 @@ kept_digest(Datum value)
 	sf_read_look(datum, &look);
 	if (look.form != SF_FORM_STORED || !sf_object_hash(&look.loc, &hash))
 		return NULL;
-	sfi_sql_count(&look, 0, look.loc.length_bytes, SF_SQL_SKIPPED);
+	sfi_sql_count(&look, 0, sf_locator_value_bytes(&look.loc), SF_SQL_SKIPPED);
 	result = sfi_sql_new_bytea(sizeof(hash.digest));
 	memcpy(VARDATA(result), hash.digest, sizeof(hash.digest));
 	return result;

@@ -259,7 +259,7 @@ look_at_value(void *arg)
 	loc = sf_object_locator(datum);
 	search->found[KEY_TABLE] = ObjectIdGetDatum(loc.table_oid);
 	search->found[KEY_DIGEST] = hidden_digest(&search->key, search->rows.value);
-	search->found[KEY_LENGTH] = Int64GetDatum((int64) loc.length_bytes);
+	search->found[KEY_LENGTH] = Int64GetDatum((int64) sf_locator_value_bytes(&loc));
 	search->found[KEY_OBJECT] = Int64GetDatum((int64) number_of(&loc));
 	search->found[OWN_BYTES] = Int64GetDatum(own_bytes(&loc));
 	search->secret |= loc.key_id != 0;

@@ -150,7 +150,7 @@ put_stored(Extents *extents)
 
 		first -= first % extents->granule_units;
 		past = Min(first + extents->granule_units, loc->nunits);
-		end = Min(sf_unit_start(past), loc->length_bytes);
+		end = Min(sf_unit_start(past), loc->unit_space_bytes);
 		SF_ASSERT(sf_unit_start(first) < end);
 		tag = tag_of(extents, first, past, end - sf_unit_start(first));
 		put_extent(extents->fcinfo, sf_unit_start(first), end - sf_unit_start(first), tag);

@@ -54,7 +54,7 @@ length_in_row(Datum value)
 	SfLocator	loc;
 
 	if (datum != NULL && sf_object_decode(datum, &loc) == NULL)
-		return (int64) loc.length_bytes;
+		return (int64) sf_locator_value_bytes(&loc);
 	/* a form byte, and what is no longer than the value itself */
 	return Max((int64) toast_raw_datum_size(value) - SF_INLINE_OVERHEAD, 0);
 }

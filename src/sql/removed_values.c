@@ -110,7 +110,7 @@ put_removed(const SfRemovedChunk *chunk, const SfRemovedRecord *record, void *ar
 		nulls[2] = head->key_bytes == 0;
 		values[2] = nulls[2] ? (Datum) 0 : key_datum(record->bytes, head->key_bytes);
 		values[3] = CStringGetTextDatum(kind_word(head->kind));
-		values[4] = Int64GetDatum((int64) loc.length_bytes);
+		values[4] = Int64GetDatum((int64) sf_locator_value_bytes(&loc));
 		values[5] = PointerGetDatum(datum);
 		sf_base_put_row(listing->fcinfo, values, nulls);
 	}

@@ -327,7 +327,7 @@ sfi_count_hit(const SfSegment *seg, const SfLocator *reference)
 	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
 
 	stats->dedup_hits++;
-	stats->dedup_bytes += reference->length_bytes;
+	stats->dedup_bytes += sf_locator_value_bytes(reference);
 }
 
 /* ---- storing ---- */

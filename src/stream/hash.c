@@ -41,7 +41,7 @@ sfi_hash_begin(SfStream *stream, SfSegment *seg, SfLocator *base)
 	if (!stream->hashes)
 		return;
 	if (base != NULL && sf_object_kept_hash(seg, base, &kept))
-		sf_transform_hash_resume(&stream->hash, &kept, base->length_bytes);
+		sf_transform_hash_resume(&stream->hash, &kept, sf_locator_value_bytes(base));
 	else
 		sf_transform_hash_begin(&stream->hash);
 	SF_ASSERT(sfi_hash_place(stream) <= stream->length);

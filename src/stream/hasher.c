@@ -93,10 +93,10 @@ sfi_hasher_prefix(const SfHasher *hasher)
 void
 sfi_hasher_note(const SfHasher *hasher, const SfLocator *draft)
 {
-	SF_ASSERT(hasher->length == (int64) draft->length_bytes && draft->generation == 1);
+	SF_ASSERT(hasher->length == (int64) sf_locator_value_bytes(draft) && draft->generation == 1);
 	noted_hash.incarnation = draft->incarnation;
 	noted_hash.object_id = draft->object_id;
-	noted_hash.length = draft->length_bytes;
+	noted_hash.length = sf_locator_value_bytes(draft);
 	noted_hash.digest = sfi_hasher_digest(hasher);
 	noted_hash.prefix = hasher->prefix;
 }
@@ -114,5 +114,5 @@ sfi_hasher_recall(const SfValue *value, SfDigest *digest, SfDigest *prefix)
 	*prefix = noted_hash.prefix;
 	return value->form == SF_FORM_STORED && loc->object_id == noted_hash.object_id &&
 		loc->incarnation == noted_hash.incarnation && loc->generation == 1 &&
-		loc->length_bytes == noted_hash.length;
+		sf_locator_value_bytes(loc) == noted_hash.length;
 }

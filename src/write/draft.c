@@ -402,13 +402,13 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
  * what a row will own by it.
  */
 SfValue
-sf_write_draft_finish(SfDraft *draft, uint64 length_bytes, const SfContentHash *hash)
+sf_write_draft_finish(SfDraft *draft, uint64 unit_space_bytes, const SfContentHash *hash)
 {
 	SfValue		value;
 	SfOwned		owned;
 
 	sfi_write_require_open();
-	value = sf_object_edit_finish(draft->edit, length_bytes, hash);
+	value = sf_object_edit_finish(draft->edit, unit_space_bytes, hash);
 	SF_ASSERT(value.loc.generation == draft->version.generation);
 	owned = sf_object_difference(draft->seg, &value.loc, draft->base, NULL);
 	sfi_objects_finish(draft->object, &value.loc, &owned);

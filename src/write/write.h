@@ -153,11 +153,11 @@ extern void sf_write_draft_punch(SfDraft *draft, uint64 unit_no);
 extern SfEdit *sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version);
 
 /*
- * The STORED value (palloc'd), of length_bytes > 0, which end in the last unit.  It can
+ * The STORED value (palloc'd), of unit_space_bytes > 0, which end in the last unit.  It can
  * be read in this transaction, adopted by a row once, or copied.  hash: of its bytes, to be
  * kept with it, or NULL.  The draft may only be forgotten after that.
  */
-extern SfValue sf_write_draft_finish(SfDraft *draft, uint64 length_bytes,
+extern SfValue sf_write_draft_finish(SfDraft *draft, uint64 unit_space_bytes,
 									 const SfContentHash *hash);
 
 /*
