@@ -14,6 +14,7 @@
 #include "ddl/ddl.h"
 #include "migrate/migrate_internal.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 
 /* Both values of a row. */
 typedef struct Pair
@@ -132,8 +133,9 @@ sfi_bring_compare(SfPass *pass, TupleTableSlot *slot)
 /* ---- large objects that are of no more use ---- */
 
 /*
- * An object that several rows name is removed with the first of them.  One whose bytes are not
- * those of the row stays: either the row was changed since, or the object was.
+ * An object that several rows name is removed with the first of them that has its bytes.  One
+ * whose bytes are not those of the row stays: either the row was changed since, or the object was.
+ * A row that was updated since comes again, and its object counts once.
  */
 bool
 sfi_bring_unlink_old(SfPass *pass, TupleTableSlot *slot)
@@ -148,11 +150,13 @@ sfi_bring_unlink_old(SfPass *pass, TupleTableSlot *slot)
 		return true;
 	if (!is_equal(pass, &pair))
 	{
-		pass->kept++;
+		(void) hash_search(pass->m->kept, &object, HASH_ENTER, NULL);
 		return true;
 	}
 	SF_FAULT(migrate_unlink);
 	sfi_contents_unlink(object);
+	(void) hash_search(pass->m->kept, &object, HASH_REMOVE, NULL);
+	pass->m->removed++;
 	pass->rows++;
 	return true;
 }

@@ -8,7 +8,7 @@
  *	 validate	constraints; build indexes
  *	 verify		both sides of all rows, by SHA-256
  *	 swap		under the lock: what came since, and then the names
- *	 finish		remove large objects, the old column, and the note
+ *	 finish		remove large objects, the last ones under the lock; the old column, and the note
  *
  * Each step leaves the catalogs and rows so that a call finds where it has to go on, whatever
  * has ended the one before.
@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_migrate);
@@ -172,14 +173,17 @@ validate(SfMigration *m)
 	SPI_commit();
 }
 
-/* Compare what came since an earlier pass; returns when this one began. */
+/*
+ * Visit what came since an earlier pass, until next to nothing comes; returns when the last pass
+ * began.
+ */
 static const SfSince *
-verify(SfMigration *m, const SfSince *since)
+follow_up(SfMigration *m, SfPassVisit visit, const SfSince *since)
 {
 	for (int i = 1;; i++)
 	{
 		const SfSince *now = sfi_pass_since();
-		SfPass		pass = sfi_pass_run(m, sfi_bring_compare, since);
+		SfPass		pass = sfi_pass_run(m, visit, since);
 
 		if (pass.skipped == 0)
 			since = now;
@@ -212,7 +216,7 @@ swap(SfMigration *m)
 		List	   *dependents;
 
 		if (m->options.verify)
-			since = verify(m, since);
+			since = follow_up(m, sfi_bring_compare, since);
 		sfi_migrate_lock(m);
 		SF_FAULT(migrate_locked);
 		if (catch_up(m, since))
@@ -233,36 +237,59 @@ swap(SfMigration *m)
 	}
 }
 
-/* Remove the large objects; returns how many stay. */
-static int64
+/*
+ * Remove the large objects, and lock the table in the end.  An UPDATE moves a row past the walk; so
+ * what came since the last pass has its turn under the lock, as before the swap.
+ */
+static void
 unlink_old(SfMigration *m)
 {
-	SfPass		pass;
+	const SfSince *since = NULL;
 
 	m->options.batch_rows = Min(m->options.batch_rows, MOST_UNLINKS);
-	pass = sfi_pass_run(m, sfi_bring_unlink_old, NULL);
+	m->kept = sf_base_table("securefile large objects that stay", sizeof(Oid), sizeof(Oid),
+							CurrentMemoryContext);
+	for (;;)
+	{
+		since = follow_up(m, sfi_bring_unlink_old, since);
+		SF_FAULT(migrate_finish);
+		sfi_migrate_lock(m);
+		if (sfi_pass_run_at_once(m, sfi_bring_unlink_old, since))
+			return;
+		SPI_commit();
+	}
+}
+
+static void
+tell_unlinked(const SfMigration *m)
+{
+	int64		kept = hash_get_num_entries(m->kept);
+
 	ereport(NOTICE,
-			(errmsg(INT64_FORMAT " large objects were removed", pass.rows)));
-	if (pass.kept > 0)
+			(errmsg(INT64_FORMAT " large objects were removed", m->removed)));
+	if (kept > 0)
 		ereport(WARNING,
-				(errmsg(INT64_FORMAT " large objects were not removed", pass.kept),
+				(errmsg(INT64_FORMAT " large objects were not removed", kept),
 				 errdetail("Their bytes are not those of the row: it was changed since, or the object was. Their numbers are in column \"%s\".",
 						   m->beside),
 				 errhint("Look at them, and drop the column and the objects by hand.")));
-	return pass.kept;
 }
 
 static void
 finish(SfMigration *m)
 {
-	int64		kept = m->options.unlink && m->from == SF_CONTENT_OBJECT ? unlink_old(m) : 0;
+	bool		has_objects = m->options.unlink && m->from == SF_CONTENT_OBJECT;
 
-	SF_FAULT(migrate_finish);
-	sfi_migrate_lock(m);
+	if (has_objects)
+		unlink_old(m);
+	else
+		sfi_migrate_lock(m);
 	sfi_migrate_drop_helpers(m);
-	if (kept == 0 && !m->options.keep_old)
+	if (!m->options.keep_old && (!has_objects || hash_get_num_entries(m->kept) == 0))
 		sfi_migrate_run(m, "ALTER TABLE %s DROP COLUMN %s", m->table, quote_identifier(m->beside));
 	SPI_commit();
+	if (has_objects)
+		tell_unlinked(m);
 }
 
 /* What is left for somebody to do. */

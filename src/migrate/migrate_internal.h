@@ -87,6 +87,9 @@ typedef struct SfMigration
 	const char *to_sql;			/* the type, qualified, with its options */
 	bool		not_null;		/* the old column is */
 	SfMigrateOptions options;
+	/* large objects, after the swap */
+	int64		removed;
+	struct HTAB *kept;			/* numbers of those that stay */
 } SfMigration;
 
 /*
@@ -265,7 +268,6 @@ struct SfPass
 	int64		bytes;
 	int64		compared_bytes; /* that were compared */
 	int64		skipped;
-	int64		kept;			/* large objects that are not removed */
 };
 
 /* One of all rows, a transaction for each batch. */

@@ -190,6 +190,20 @@ $session->quit;
 is(sql('SELECT document_migrated, document = blob(id, 5000), m.oid IS NOT NULL FROM late LEFT JOIN pg_largeobject_metadata m ON m.oid = document_migrated ORDER BY id'), "100001|t|f\n100002|t|t\n100003|t|f", 'with its number');
 sql('SELECT lo_unlink(100002)');
 
+# rows that move while objects are removed: behind the walk, or beyond the end that it had
+sql('CREATE TABLE moved (id int, document oid, filler text)', 'ALTER TABLE moved ALTER filler SET STORAGE PLAIN', q{INSERT INTO moved SELECT i, lo_from_bytea(200000 + i, blob(i, 5000)), repeat('x', 5000) FROM generate_series(1, 4) i});
+arm($node, 'migrate_unlink', 'error');
+fails_with($node, q{CALL securefile_migrate('moved', 'document', "unlink" => true)}, 'XX000', 'migrate_unlink');
+sql(q{SELECT lo_put(200001, 0, '\xee')});
+$session = background($node);
+ok(held($node, $session, 'migrate_between', q{CALL securefile_migrate('moved', 'document', batch_rows => 1)}), 'objects are being removed');
+sql(q{UPDATE moved SET document = 'other' WHERE id = 3}, q{UPDATE moved SET filler = repeat('y', 5000)});
+resume($node, $session, 'migrate_between');
+like($session->{stderr}, qr/NOTICE:  2 large objects were removed.*WARNING:  2 large objects were not removed/s, 'each object is counted once');
+$session->quit;
+is(sql('SELECT id, document_migrated, m.oid IS NOT NULL FROM moved LEFT JOIN pg_largeobject_metadata m ON m.oid = document_migrated ORDER BY id'), "1|200001|t\n2|200002|f\n3|200003|t\n4|200004|f", 'those of other bytes stay, with their numbers');
+sql('SELECT lo_unlink(200001), lo_unlink(200003)');
+
 # ---- sessions that have planned their statements for the old type ----
 
 sql('CREATE TABLE used (id int, document bytea)', 'INSERT INTO used VALUES (1)', 'CREATE TABLE lengths (length int)',
