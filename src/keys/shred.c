@@ -23,7 +23,6 @@
 #include "access/xact.h"
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
-#include "space/history.h"
 #include "space/key_pages.h"
 #include "utils/memutils.h"
 
@@ -165,15 +164,11 @@ sf_keys_shredding(SfSegment *seg)
 void
 sf_keys_finish_shred(SfSegment *seg)
 {
-	SfMaintain	work = {0};
-
 	if (!change_shredded(seg, wipe_all))
 		return;
 	SF_FAULT(shred_wiped);
 	sf_space_sync_keys(seg);	/* X2 */
 	(void) change_shredded(seg, settle_all);
-	/* nothing is kept of what nobody can read */
-	sf_space_purge(seg, PG_INT64_MAX, &work);
 }
 
 /* ---- the transaction ---- */

@@ -15,6 +15,8 @@
 #include "base/base.h"
 
 #include "access/relation.h"
+#include "access/xlog.h"
+#include "catalog/pg_inherits.h"
 #include "check/check.h"
 #include "funcapi.h"
 #include "keys/keys.h"
@@ -132,16 +134,31 @@ refuse_row_security(Oid table_oid)
 				 errhint("A role with BYPASSRLS that owns the table, or a superuser, can list them.")));
 }
 
-/* What is shredded is gone with the commit of securefile_shred(); its space follows. */
+/*
+ * What is shredded is gone with the commit of securefile_shred().  Its space is kept until its time
+ * is over, beside that of values that can be read.
+ */
 static void
 note_shredded(Listing *listing)
 {
 	SfKeyShown *keys;
 	int			n = sf_keys_show(listing->seg, &keys);
 
+	SF_ASSERT(n <= SF_DATA_KEYS_MAX);
 	memset(listing->shredded, 0, sizeof(listing->shredded));
 	for (int i = 0; i < n; i++)
 		listing->shredded[keys[i].key_id] = keys[i].is_shredded;
+}
+
+/* A parent lists its partitions, so their policies count, also those of partitioned ones. */
+static void
+refuse_policies(Oid table_oid)
+{
+	ListCell   *cell;
+
+	SF_ASSERT(OidIsValid(table_oid));
+	foreach(cell, find_all_inheritors(table_oid, NoLock, NULL))
+		refuse_row_security(lfirst_oid(cell));
 }
 
 /* List one column, if it keeps anything. */
@@ -151,7 +168,6 @@ list_column(Listing *listing, const SfCheckColumn *column)
 	SfSegment  *seg;
 	int64		retention_us;
 
-	refuse_row_security(column->table_oid);
 	if (!column->permanent)
 		return;
 	seg = sf_check_open_segment(column, AccessShareLock);
@@ -185,7 +201,7 @@ securefile_removed(PG_FUNCTION_ARGS)
 	listing.row = AllocSetContextCreate(CurrentMemoryContext, "securefile removed value",
 										ALLOCSET_DEFAULT_SIZES);
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
-	refuse_row_security(PG_GETARG_OID(0));
+	refuse_policies(PG_GETARG_OID(0));
 	foreach(cell, columns)
 		list_column(&listing, lfirst(cell));
 	MemoryContextDelete(listing.row);
@@ -254,6 +270,8 @@ securefile_purge(PG_FUNCTION_ARGS)
 			purge_column(lfirst(cell), until_us, &work, &pending_bytes);
 		freed_sectors += work.sectors_freed;
 	}
+	/* what was purged does not come back with a crash */
+	XLogFlush(XactLastRecEnd);
 	if (pending_bytes > 0)
 		ereport(NOTICE,
 				(errmsg("%llu bytes of values are not free yet", (unsigned long long) pending_bytes),

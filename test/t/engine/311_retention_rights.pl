@@ -53,6 +53,9 @@ as('alice', 'ALTER TABLE p1 ENABLE ROW LEVEL SECURITY', 'ALTER TABLE p1 FORCE RO
 refused('alice', "SELECT * FROM securefile_removed('p', 'doc')", '42501', 'row-level security', 'but not past the policies of one');
 as('alice', 'ALTER TABLE p1 NO FORCE ROW LEVEL SECURITY', 'ALTER TABLE p FORCE ROW LEVEL SECURITY', 'ALTER TABLE p ENABLE ROW LEVEL SECURITY');
 refused('alice', "SELECT * FROM securefile_removed('p', 'doc')", '42501', 'row-level security', 'nor past those of the parent');
+as('alice', "CREATE TABLE top (a int, b int, doc $type) PARTITION BY LIST (a)", 'CREATE TABLE middle PARTITION OF top FOR VALUES IN (1) PARTITION BY LIST (b)', 'CREATE TABLE leaf PARTITION OF middle FOR VALUES IN (1)',
+	'ALTER TABLE middle ENABLE ROW LEVEL SECURITY', 'ALTER TABLE middle FORCE ROW LEVEL SECURITY');
+refused('alice', "SELECT * FROM securefile_removed('top', 'doc')", '42501', 'row-level security', 'nor past those of a partition that has partitions');
 
 # ---- another owner ----
 

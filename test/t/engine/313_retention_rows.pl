@@ -290,9 +290,16 @@ fails_with($node, "BEGIN READ ONLY; SELECT securefile_purge('owned', 'doc')", '2
 is(sql('BEGIN READ ONLY', "SELECT count(*) FROM securefile_removed('owned', 'doc')"), 1, 'a list in a read-only transaction');
 cmp_ok(sql('SET ROLE owner', "SELECT securefile_purge('owned', 'doc')"), '>', 0, 'the owner purges');
 
-# a purge that is rolled back is one all the same
+# a purge that is rolled back is one all the same, also over a crash
 sql('INSERT INTO owned VALUES (1, b(1))', 'DELETE FROM owned', maintain('owned'), "BEGIN; SELECT securefile_purge('owned', 'doc'); ROLLBACK");
 is(removed('owned') . ' ' . retained('owned'), 'nothing 0', 'a purge is not taken back');
+sql('INSERT INTO owned VALUES (1, b(1))', 'DELETE FROM owned', maintain('owned'), 'CHECKPOINT');
+$reader = background($node);
+$reader->query_safe("BEGIN; SELECT securefile_purge('owned', 'doc')");
+crash($node);
+$reader->{run}->kill_kill if ref $reader->{run};
+$node->start;
+is(removed('owned'), 'nothing', 'nor by a crash before its transaction ends');
 
 # shredded keys
 sql("CREATE TABLE s (id int PRIMARY KEY, doc securefile(encrypt, disable_storage_in_row, 'retention 7 days', 'max_size 1 GB'))", 'INSERT INTO s SELECT i, b(i) FROM generate_series(1, 9) i', 'DELETE FROM s WHERE id < 4', maintain('s'), 'DELETE FROM s WHERE id = 4');
@@ -304,7 +311,9 @@ is(removed('s'), 'nothing', 'what is shredded is not listed from the commit on')
 sql('DELETE FROM s', 'INSERT INTO s VALUES (21, b(21))', 'DELETE FROM s');
 is(removed('s'), 'deleted {"id": 21} 21', 'nor is what is removed later; what has a new key is');
 sql(maintain('s'));
-is(removed('s') . ' ' . retained('s'), 'nothing 0', 'all of it ends when the keys are destroyed');
+is(removed('s'), 'deleted {"id": 21} 21', 'and stays when the others are destroyed');
+sql("SELECT securefile_purge('s', 'doc')");
+is(removed('s') . ' ' . retained('s'), 'nothing 0', 'a purge frees the space of all of them');
 
 # ---- clocks, and other retentions ----
 
