@@ -51,8 +51,6 @@
 /* A page takes entries for that part of the retention, and of what may be kept. */
 #define PARTS			32
 
-#define PAGE_SECTORS	(BLCKSZ / SF_SECTOR_SIZE)
-
 /* ---- what is to be kept ---- */
 
 /*

@@ -28,11 +28,13 @@ sfi_history_time(const SfHeader *h)
 	return Max(sf_base_steady_time(), h->ended_us + 1);
 }
 
+#define PAGE_SECTORS	(BLCKSZ / SF_SECTOR_SIZE)
+
 /* Is what is kept, and its records, more than that? */
 static inline bool
 sfi_history_is_over(const SfHeader *h, uint64 most_sectors)
 {
-	return h->kept_sectors + (uint64) h->removed_pages * (BLCKSZ / SF_SECTOR_SIZE) > most_sectors;
+	return h->kept_sectors + (uint64) h->removed_pages * PAGE_SECTORS > most_sectors;
 }
 
 /*

@@ -16,7 +16,6 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "catalog/pg_inherits.h"
 #include "check/check.h"
 #include "funcapi.h"
 #include "keys/keys.h"
@@ -150,17 +149,6 @@ note_shredded(Listing *listing)
 		listing->shredded[keys[i].key_id] = keys[i].is_shredded;
 }
 
-/* A parent lists its partitions, so their policies count, also those of partitioned ones. */
-static void
-refuse_policies(Oid table_oid)
-{
-	ListCell   *cell;
-
-	SF_ASSERT(OidIsValid(table_oid));
-	foreach(cell, find_all_inheritors(table_oid, NoLock, NULL))
-		refuse_row_security(lfirst_oid(cell));
-}
-
 /* List one column, if it keeps anything. */
 static void
 list_column(Listing *listing, const SfCheckColumn *column)
@@ -192,6 +180,7 @@ securefile_removed(PG_FUNCTION_ARGS)
 {
 	Listing		listing = {.fcinfo = fcinfo};
 	List	   *columns;
+	List	   *tables;
 	ListCell   *cell;
 
 	sf_base_require_preload();
@@ -200,8 +189,11 @@ securefile_removed(PG_FUNCTION_ARGS)
 	listing.since = PG_ARGISNULL(2) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(2);
 	listing.row = AllocSetContextCreate(CurrentMemoryContext, "securefile removed value",
 										ALLOCSET_DEFAULT_SIZES);
-	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
-	refuse_policies(PG_GETARG_OID(0));
+	columns = sf_check_columns(fcinfo, AccessShareLock, false, &tables);
+	SF_ASSERT(list_member_oid(tables, PG_GETARG_OID(0)));
+	/* partitions that have partitions have policies, too */
+	foreach(cell, tables)
+		refuse_row_security(lfirst_oid(cell));
 	foreach(cell, columns)
 		list_column(&listing, lfirst(cell));
 	MemoryContextDelete(listing.row);

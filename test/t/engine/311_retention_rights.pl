@@ -56,6 +56,8 @@ refused('alice', "SELECT * FROM securefile_removed('p', 'doc')", '42501', 'row-l
 as('alice', "CREATE TABLE top (a int, b int, doc $type) PARTITION BY LIST (a)", 'CREATE TABLE middle PARTITION OF top FOR VALUES IN (1) PARTITION BY LIST (b)', 'CREATE TABLE leaf PARTITION OF middle FOR VALUES IN (1)',
 	'ALTER TABLE middle ENABLE ROW LEVEL SECURITY', 'ALTER TABLE middle FORCE ROW LEVEL SECURITY');
 refused('alice', "SELECT * FROM securefile_removed('top', 'doc')", '42501', 'row-level security', 'nor past those of a partition that has partitions');
+as('alice', 'CREATE TABLE alone (LIKE p INCLUDING ALL)', 'CREATE TABLE child () INHERITS (alone)', 'ALTER TABLE child ENABLE ROW LEVEL SECURITY', 'ALTER TABLE child FORCE ROW LEVEL SECURITY');
+is(listed('alice', 'alone'), '', 'a child that is no partition is not listed, and its policies do not count');
 
 # ---- another owner ----
 
