@@ -72,7 +72,8 @@ def create(conn, options):
     plain = options.type == "bytea" or getattr(options, "planted", False)
     options.kept = {} if plain else kept.draw(options.seed, [
         (table, x) for table in ["model_shared"] + leaves(options)[2:] for x in "ab"])
-    options.tight = kept.TIGHT in options.kept.values()
+    # somebody may make a limit tight, too
+    options.tight = kept.TIGHT in options.kept.values() or bool(options.kept) and getattr(options, "limited", False)
     if options.type != "bytea":
         conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
     body = ("(id bigint, part int, note int NOT NULL DEFAULT 0 CHECK (note >= 0),"
