@@ -32,7 +32,8 @@ def some_type(session, table, column, keeps=True):
     """The type of a column, with options by lot."""
     kind = TABLES[table][column][0]
     if (table, column) in session.kept:
-        kind = option_words.more_words(kind, kept.words(kept.AMPLE) if keeps else f"'max_size {kept.AMPLE}'")
+        kind = option_words.more_words(kind, kept.words(kept.AMPLE) if keeps
+                                       else f"disable_storage_in_row, 'max_size {kept.AMPLE}'")
     return option_words.with_words(kind, option_words.some_words(session.rng))
 
 
@@ -62,21 +63,32 @@ def create(session):
         END $$""")
 
 
+def alter_type(session, table, column, keeps=True):
+    """Other options for what is written to a column from now on."""
+    name = "handles_parent" if table == "handles_leaf" else table
+    session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column, keeps)}")
+
+
+def bring_retention_back(session):
+    """The server was killed, perhaps while a column was without it."""
+    for table, column in session.kept:
+        alter_type(session, table, column)
+
+
 def change_options(session):
     """Another compression for what is written to a column from now on.  Its retention may be away for a moment."""
     table, column = session.rng.choice(LEAVES), session.rng.choice(COLUMNS)
-    name = "handles_parent" if table == "handles_leaf" else table
     if (table, column) in session.kept and session.rng.random() < 0.3:
         session.note(f"{table}.{column} without a retention")
         with living(session.other):
             window = kept.begin_window(session.other, table, column, purge=False)
-        session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column, False)}")
+        alter_type(session, table, column, keeps=False)
         look_at_kept(session, [(table, column)])
-        session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column)}")
+        alter_type(session, table, column)
         with living(session.other):
             kept.end_window(session.other, window)
         return
-    session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {some_type(session, table, column)}")
+    alter_type(session, table, column)
 
 
 def in_row(session, table, column):

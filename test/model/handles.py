@@ -186,6 +186,7 @@ def survivors(server, options, states, rng):
         handle_rows.look_at_kept(session, options.kept, 1)
     else:
         handle_rows.compare_space(session, state)
+    handle_rows.bring_retention_back(session)
     session.conn.close()
     return [state]
 
