@@ -58,6 +58,12 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	(void) GetCurrentTransactionId();
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+
+	/*
+	 * Pre-commit must be able to give them back, also when a rollback to a
+	 * savepoint has taken back what they are of, and the locks.
+	 */
+	(void) sf_space_hold(seg, RowExclusiveLock);
 	sfi_grow_first(seg, rel);
 	if (!sfi_quota_has_pages(seg, rel, n))
 		sfi_full_refuse(seg, 1, false);

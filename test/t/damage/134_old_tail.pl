@@ -1,6 +1,6 @@
 # A header page of a time before a free tail was cut off takes the segment for longer than
 # its data files are: nothing is read or written wrong, and maintenance fills the files up.
-# And a check that runs when a transaction has given up its lock by a rollback to a savepoint.
+# And a check, or a TRUNCATE, that runs when a transaction has given up its lock by a rollback to a savepoint.
 
 use strict;
 use warnings;
@@ -132,5 +132,23 @@ $_->quit foreach $writer, $checker;
 rows_right($node, 'checked', 3, 'what was rolled back');
 rows_right($node, 'other', 3, 'what was not');
 sound($node, $_, "a check beside a writer") foreach 'checked', 'other';
+
+# Of a value with inode pages the pages are in WAL: they are given back all the same, whoever wants
+# the segment for himself meanwhile.
+make_table($node, 'mapped', 'compress_low');
+$writer = background($node);
+my $truncater = background($node);
+$writer->query_safe(q{BEGIN; INSERT INTO other VALUES (20, 20, 9000, blob(20, 9000)); SAVEPOINT a;
+	INSERT INTO mapped VALUES (1, 1, 1, convert_to(repeat('x', 30000000), 'UTF8')); ROLLBACK TO a});
+$truncater->query_until(qr/start/, "\\echo start\nBEGIN; TRUNCATE mapped;\n");
+ok(wait_for_sql($node, q{SELECT count(*) = 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+	WHERE c.relname ~ ('^pg_securefile_' || 'mapped'::regclass::oid || '_') AND l.mode = 'AccessExclusiveLock'}), 'a TRUNCATE is at the segment');
+$writer->query_until(qr/start/, "\\echo start\nCOMMIT;\n");
+# so that the commit has come to the segment
+sleep 1;
+$truncater->query_safe('ROLLBACK');
+$writer->query_safe('SELECT 1');
+$_->quit foreach $writer, $truncater;
+sound($node, 'mapped', 'a TRUNCATE that is rolled back, beside a writer that has rolled back');
 
 done_testing();
