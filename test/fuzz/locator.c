@@ -31,7 +31,7 @@ read_units(const SfLocator *loc, SfUnit *units)
 	while (sf_format_flat_next(&map, &units[n]))
 	{
 		if (sf_format_unit_problem(&units[n], loc->flags,
-								   sf_unit_plain_bytes(loc->length_bytes, n)) != NULL)
+								   sf_unit_plain_bytes(loc->unit_space_bytes, n)) != NULL)
 			fuzz_stop("a unit of a map that was taken is unsound");
 		if (++n > loc->nunits)
 			fuzz_stop("more units than there are");
@@ -55,7 +55,7 @@ check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 	static uint8_t again[SF_LOCATOR_MAX_SIZE];
 	size_t		again_len;
 
-	if (loc->nunits != sf_units_of(loc->length_bytes) || loc->encoded != bytes ||
+	if (loc->nunits != sf_units_of(loc->unit_space_bytes) || loc->encoded != bytes ||
 		loc->tagged_bytes != len - SF_LOCATOR_MAC_SIZE)
 		fuzz_stop("fields contradict each other");
 	memset(units, 0, sizeof(units));
@@ -128,9 +128,9 @@ static const uint8_t hash[SF_SEALED_HASH_SIZE] = {4, 5, 6};
 
 /* A locator without a map. */
 static SfLocator
-make(uint64_t length_bytes, uint16_t flags)
+make(uint64_t unit_space_bytes, uint16_t flags)
 {
-	return (SfLocator) {.length_bytes = length_bytes, .nunits = sf_units_of(length_bytes),
+	return (SfLocator) {.unit_space_bytes = unit_space_bytes, .nunits = sf_units_of(unit_space_bytes),
 							   .flags = flags, .table_oid = 16384, .attnum = 2,
 							   .key_id = flags & SF_LOC_KEYED ? 5 : 0,
 							   .generation = 1, .object_id = 7, .incarnation = 42,
@@ -142,7 +142,7 @@ make(uint64_t length_bytes, uint16_t flags)
 static SfUnit
 make_unit(const SfLocator *loc, uint64_t i, uint64_t start)
 {
-	uint32_t	plain_bytes = sf_unit_plain_bytes(loc->length_bytes, i);
+	uint32_t	plain_bytes = sf_unit_plain_bytes(loc->unit_space_bytes, i);
 	uint32_t	around = loc->flags & SF_LOC_KEYED ? SF_KEYED_OVERHEAD : 0;
 	SfUnit		unit = {start, i, plain_bytes + around, SF_CODEC_RAW};
 
@@ -187,7 +187,7 @@ static void
 keep_cut_unit(void)
 {
 	const uint32_t half = SF_UNIT_SECTORS * 3 / 2;
-	SfLocator	loc = {.length_bytes = sf_unit_start(3), .nunits = 3, .generation = 1};
+	SfLocator	loc = {.unit_space_bytes = sf_unit_start(3), .nunits = 3, .generation = 1};
 	SfUnit		units[3] = {{0, 1, SF_UNIT_SIZE, 0}, {SF_UNIT_SECTORS, 2, SF_UNIT_SIZE, 0},
 	{SF_MAP_SECTORS, 3, SF_UNIT_SIZE, 0}};
 	uint8_t		bytes[FUZZ_MAX_INPUT];
