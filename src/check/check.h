@@ -37,6 +37,12 @@ typedef struct SfCheckColumn
 extern void sf_check_require_arguments(FunctionCallInfo fcinfo, bool monitors);
 
 /*
+ * ERROR in a transaction that has dropped or replaced storage of values: a ROLLBACK would bring it
+ * back as it was, and the function has not been there.  back: what it would bring back.
+ */
+extern void sf_check_refuse_dropped(const char *function, const char *back);
+
+/*
  * The columns that a call is about (a palloc'd list of SfCheckColumn), their
  * tables locked: the named one, or those of all leaves of a partitioned table.  ERROR when
  * there is no such column, when it is not a securefile, or when the caller has not got this

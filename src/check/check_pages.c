@@ -209,12 +209,16 @@ walk_history(SfPageWalk *walk)
 static void
 walk_free(SfPageWalk *walk)
 {
+	const SfHeader *header = &walk->check->header;
 	SfCheckPage read;
-	uint32		page = walk->check->header.free_head;
+	uint32		page = header->free_head;
+	uint32		n = 0;
 
-	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, &read))
+	for (; page != SF_NO_PAGE && read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, &read); n++)
 		page = read.u.free.next;
+	if (page == SF_NO_PAGE && n != header->free_pages)
+		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						 "%u pages are free, page 0 says %u", n, header->free_pages);
 }
 
 /* ---- dynamic pages ---- */

@@ -47,6 +47,18 @@ sf_check_require_arguments(FunctionCallInfo fcinfo, bool monitors)
 	sf_base_refuse_other_temp(PG_GETARG_OID(0));
 }
 
+void
+sf_check_refuse_dropped(const char *function, const char *back)
+{
+	if (sf_space_has_dropped())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot call %s in a transaction that has truncated, rewritten or dropped a securefile column",
+						function),
+				 errdetail("A ROLLBACK would bring back %s.", back),
+				 errhint("Commit first.")));
+}
+
 /*
  * Is a type securefile, or a domain over it?  The type lives in the schema of this
  * extension's functions, and the extension is not relocatable.

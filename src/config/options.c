@@ -208,7 +208,9 @@ read_word(const char *word, OptionWord *retention)
 	if (text == NULL)
 		return find_word(word);
 	retention->bits = sf_config_retention_bits(text);
-	retention->word = retention->bits == 0 ? "retention none" : "retention";
+	/* given twice, it may be two times */
+	retention->word = retention->bits == 0 && retention->word == NULL ? "retention none" :
+		"retention";
 	return retention;
 }
 

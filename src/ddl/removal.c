@@ -25,6 +25,7 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"
 #include "utils/float.h"
@@ -145,6 +146,7 @@ typedef struct OutputStyle
 	int			interval_style;
 	int			float_digits;
 	int			bytea_style;
+	pg_tz	   *time_zone;
 } OutputStyle;
 
 /* Set them; returns what they were. */
@@ -158,11 +160,13 @@ set_style(OutputStyle style)
 	before.interval_style = IntervalStyle;
 	before.float_digits = extra_float_digits;
 	before.bytea_style = bytea_output;
+	before.time_zone = session_timezone;
 	DateStyle = style.date_style;
 	DateOrder = style.date_order;
 	IntervalStyle = style.interval_style;
 	extra_float_digits = style.float_digits;
 	bytea_output = style.bytea_style;
+	session_timezone = style.time_zone;
 	return before;
 }
 
@@ -209,11 +213,14 @@ add_columns(Known *known, HeapTuple tuple, TupleDesc desc)
 static void
 make_key(Known *known, HeapTuple tuple, TupleDesc desc)
 {
-	static const OutputStyle fixed = {
+	static OutputStyle fixed = {
 		USE_ISO_DATES, DATEORDER_YMD, INTSTYLE_POSTGRES, 1, BYTEA_OUTPUT_HEX
 	};
-	const OutputStyle before = set_style(fixed);
+	OutputStyle before;
 
+	if (fixed.time_zone == NULL)
+		fixed.time_zone = pg_tzset("GMT");
+	before = set_style(fixed);
 	PG_TRY();
 	{
 		add_columns(known, tuple, desc);

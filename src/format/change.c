@@ -437,6 +437,7 @@ pend_keep(SfPending *pending, SfOp op)
 	if (first == 0 || kept.time_us > pending->history.last_us)
 		pending->history.last_us = kept.time_us;
 	pending->history.sectors += kept.sectors;
+	pending->history.shared_sectors += kept.shared_sectors;
 }
 
 /* Append chunks of records of removed values; there is room. */

@@ -50,6 +50,7 @@ typedef struct SfPendKept
 {
 	int64_t		time_us;
 	uint64_t	sectors;
+	uint64_t	shared_sectors;
 } SfPendKept;
 
 typedef struct SfOpHeader

@@ -31,7 +31,7 @@
 
 _Static_assert(sizeof(SfUnit) == 24, "SfUnit is an on-disk format");
 _Static_assert(sizeof(SfChild) == 16, "SfChild is an on-disk format");
-_Static_assert(sizeof(SfHeader) == 168, "SfHeader is an on-disk format");
+_Static_assert(sizeof(SfHeader) == 184, "SfHeader is an on-disk format");
 _Static_assert(sizeof(SfSecret) == crypto_shorthash_siphash24_KEYBYTES, "SipHash has such a key");
 _Static_assert(SF_LOCATOR_MAC_SIZE == crypto_shorthash_siphash24_BYTES, "SipHash is that long");
 _Static_assert(sizeof(SfPendEntry) == 24, "SfPendEntry is an on-disk format");

@@ -89,7 +89,7 @@ sf_is_dynamic_page(uint32_t page)
  *	 108	4	first bucket of the advice on duplicates
  *	 112	4	first page of the newest dictionary
  *	 116	4	highest number that a dictionary has ever had
- *	 120	8	sectors of the blocks that history pages keep
+ *	 120	8	sectors that history pages keep, without shared objects, and their own
  *	 128	4	first history page
  *	 132	4	last history page
  *	 136	8	nothing that was removed until then is kept any more, in microseconds since
@@ -99,6 +99,9 @@ sf_is_dynamic_page(uint32_t page)
  *	 156	4	last page of them
  *	 160	4	first page of them that has a transaction whose end is not noted
  *	 164	4	number of pages of records of removed values
+ *	 168	8	sectors of shared objects that history pages keep: these, or more
+ *	 176	4	number of free dynamic pages
+ *	 180	4	reserved, 0
  */
 typedef struct SfHeader
 {
@@ -132,6 +135,9 @@ typedef struct SfHeader
 	uint32_t	removed_tail;
 	uint32_t	removed_unknown;
 	uint32_t	removed_pages;
+	uint64_t	kept_shared_sectors;
+	uint32_t	free_pages;
+	uint32_t	reserved;
 } SfHeader;
 
 #define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */
@@ -194,8 +200,9 @@ extern bool sf_format_map_none_used(const SfMap *map, SfMapRange range);
  *	 8	8	history page: when its first entry came, in microseconds since 2000-01-01 UTC;
  *			else 0
  *	 16	8	when its last entry came
- *	 24	8	sectors of the blocks that its entries keep
- *	 32	24 x n	entries:
+ *	 24	8	sectors that its entries keep, without shared objects, and its own
+ *	 32	8	of each shared object that an entry refers to, its part
+ *	 40	24 x n	entries:
  *		 0	8	full id of the top-level transaction
  *		 8	8	first sector, or page number; kinds 5 to 8: share page (4), cell of its record
  *				(2), low half-word of the object id (2)
@@ -262,6 +269,7 @@ typedef struct SfHistory
 	int64_t		first_us;
 	int64_t		last_us;
 	uint64_t	sectors;
+	uint64_t	shared_sectors;
 } SfHistory;
 
 typedef struct SfPending

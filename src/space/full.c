@@ -35,7 +35,18 @@ reserved_bytes(SfSegment *seg)
 	return sf_sectors_to_bytes(sectors);
 }
 
-/* The column's limit, and where its bytes are. */
+/* A copy of the header, from which it is seen what is kept, and what is free, of the pages. */
+static SfHeader
+header_of(SfSegment *seg)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	SfHeader	h = sfi_header(rel);
+
+	sfi_segment_close(rel);
+	return h;
+}
+
+/* The column's limit, and where its bytes are: pages that are free do not count. */
 SF_NORETURN static void
 report_full(SfSegment *seg, const SfUsage *usage)
 {
@@ -43,6 +54,9 @@ report_full(SfSegment *seg, const SfUsage *usage)
 	char	   *table = get_rel_name(seg->table_oid);
 	const char *kept = usage->retained_bytes == 0 ? "" :
 		psprintf(" (" UINT64_FORMAT " of them kept by the retention)", usage->retained_bytes);
+	SfHeader	h = header_of(seg);
+	uint64		map_bytes = usage->metadata_bytes -
+		Min((uint64) h.free_pages * BLCKSZ, usage->metadata_bytes);
 	const char *of_kept = " securefile_purge() ends what is kept of removed values.";
 	const char *of_shards = ", and of a distributed table with securefile_dist_set_max_size()";
 
@@ -56,9 +70,9 @@ report_full(SfSegment *seg, const SfUsage *usage)
 					   " are reserved by sessions, and the others lie in runs that are too short. "
 					   "Bytes of its maps: " UINT64_FORMAT ".", usage->live_bytes,
 					   usage->pending_bytes, kept, usage->free_bytes, usage->reserved_bytes,
-					   usage->metadata_bytes),
+					   map_bytes),
 			 errhint("Delete values, and end transactions that still see deleted ones or are about to store others.%s The owner of the table can raise the limit with securefile_set_max_size()%s.",
-					 usage->retained_bytes > 0 ? of_kept : "",
+					 h.history_head != 0 || h.removed_head != 0 ? of_kept : "",
 					 sf_base_has_shells() ? of_shards : "")));
 }
 

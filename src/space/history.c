@@ -20,7 +20,8 @@
  *
  *	 H1	an entry comes here only when it could be set free: its transaction has
  *		committed, and nobody's snapshot, slot or prepared transaction needs its space;
- *	 H2	the sectors that the header counts are the sum of those of the pages;
+ *	 H2	the sectors that the header counts are the sum of those of the pages, but for shared
+ *		objects: of them it counts no less than is kept;
  *	 H3	an entry that was here is set free without coming here again.
  *
  * The order matters.  Two versions of a value share units.  What a row loses with the older one
@@ -29,9 +30,9 @@
  * may need it.  Only what cannot have an older version is set free at once (FREE_NOW): values
  * that a move has stored elsewhere, or that were stored and removed in one transaction.
  *
- * Space of a shared object stays as long as its references do.  A reference that is kept counts as
- * a part of it.  The records of removed values count, too: of many small values they may be more
- * than the values.
+ * Space of a shared object stays as long as its references do.  It is kept when all of them are
+ * (kept_sectors.c).  The pages of the history and the records of removed values count, too: of many
+ * small values they may be more than the values.
  *
  * Idea: SecureFiles paper, "uncommitted free space", which is kept here beyond the commit; Oracle's
  * RETENTION.
@@ -50,6 +51,9 @@
 
 /* A page takes entries for that part of the retention, and of what may be kept. */
 #define PARTS			32
+
+/* But as much as makes it worth its own page. */
+#define LEAST_PART		(8 * PAGE_SECTORS)
 
 /* ---- what is to be kept ---- */
 
@@ -118,58 +122,25 @@ typedef struct Keeping
 {
 	int			n;
 	uint16		indexes[SF_PENDING_MAX];
-	uint64		sectors[SF_PENDING_MAX];	/* what each of them keeps */
+	uint64		sectors[SF_PENDING_MAX];	/* what each of them keeps, */
+	uint64		parts[SF_PENDING_MAX];	/* its part of a shared object, */
+	uint64		wholes[SF_PENDING_MAX]; /* and all of that */
 } Keeping;
 
-/* What a reference keeps, found by a step that damage may end (an SfBaseStep). */
-typedef struct Charge
-{
-	SfSegment  *seg;
-	const SfPendEntry *entry;
-	uint64		sectors;
-} Charge;
-
 /*
- * Its part of the space of the object.  Another row may have the object still, and then nothing is
- * kept that would be free; but all parts together are never more than the object.
- */
-static void
-charge_reference(void *arg)
-{
-	Charge	   *charge = arg;
-	SfShareId	id = sf_share_of_start(charge->entry->start);
-	SfShareCopy copy;
-
-	if (sf_space_share_read(charge->seg, id, &copy) &&
-		(uint16) copy.record.object_id == id.low_id && copy.record.references > 0)
-		charge->sectors = sf_blocks_to_sectors(copy.record.stored_blocks) *
-			Min(charge->entry->count, copy.record.references) / copy.record.references;
-}
-
-/*
- * Sectors that an entry keeps from others: those of whole blocks, since a block is lent when all
- * of it is free; but not of a block that the entry before has counted, which ended at *counted.
- * What cannot be read counts as nothing: damage of a share page is no reason to free other values
- * early.
+ * The part that an entry has of the space of a shared object; *whole: all of the object.  Pages are
+ * closed by the parts, so that what ends together is a small part of what is kept.
  */
 static uint64
-sectors_of(SfSegment *seg, const SfPendEntry *entry, uint64 *counted)
+part_of(SfSegment *seg, const SfPendEntry *entry, uint64 *whole)
 {
-	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
-	Charge		charge = {.seg = seg, .entry = entry};
-	uint64		from;
-	uint64		end;
+	SfShareCopy copy;
 
-	if (kind->is_page)
-		return PAGE_SECTORS;
-	if (kind->is_share)
-		return sf_base_guarded_read(charge_reference, &charge) == NULL ? charge.sectors : 0;
-	from = entry->start / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
-	if (from + SF_BLOCK_SECTORS == *counted)
-		from = *counted;
-	end = sf_round_up_block(entry->start + entry->count);
-	*counted = end;
-	return end > from ? end - from : 0;
+	*whole = 0;
+	if (!sfi_kept_find_share(seg, entry->start, &copy))
+		return 0;
+	*whole = sf_blocks_to_sectors(copy.record.stored_blocks);
+	return *whole * Min(entry->count, copy.record.references) / copy.record.references;
 }
 
 /*
@@ -179,8 +150,6 @@ sectors_of(SfSegment *seg, const SfPendEntry *entry, uint64 *counted)
 static void
 collect_kept(SfPageWork *work, SfSegment *seg, Keeping *keeping)
 {
-	uint64		counted = 0;
-
 	keeping->n = 0;
 	for (int i = 0; i < work->n; i++)
 	{
@@ -191,14 +160,33 @@ collect_kept(SfPageWork *work, SfSegment *seg, Keeping *keeping)
 			continue;
 		SF_INVARIANT(H1, sfi_pending_has_ended(entry, true) &&
 					 entry->fxid < work->horizon.removable);
-		keeping->sectors[keeping->n] = sectors_of(seg, entry, &counted);
+		keeping->sectors[keeping->n] = sfi_kept_sectors_of(entry);
+		keeping->parts[keeping->n] = part_of(seg, entry, &keeping->wholes[keeping->n]);
 		keeping->indexes[keeping->n++] = i;
 	}
 }
 
+/* A page is closed when its entries keep that much.  What ends with it should be a small part. */
+static uint64
+page_limit(const SfKeeping *keeping)
+{
+	return Max(keeping->most_sectors / PARTS, LEAST_PART);
+}
+
 /*
- * Does a history page take entries still?  A page that has got much, or is long open, is closed:
- * what ends with it should be a small part of what is kept, and of much the same age.
+ * How much the entries of a history page keep: of shared objects their parts, so that the
+ * references to one object, which may be many, do not close a page each.
+ */
+static uint64
+page_sectors(const SfPending *page)
+{
+	SF_ASSERT(page->nentries > 0 && page->history.sectors >= PAGE_SECTORS);
+	return page->history.sectors - PAGE_SECTORS + page->history.shared_sectors;
+}
+
+/*
+ * Does a history page take entries still?  One that has got much is closed, or is long open: what
+ * ends with it should be of much the same age.
  */
 static bool
 is_open(const SfPending *page, const SfKeeping *keeping)
@@ -206,7 +194,7 @@ is_open(const SfPending *page, const SfKeeping *keeping)
 	SF_ASSERT(page->nentries > 0 && page->history.first_us <= page->history.last_us);
 	return page->nentries < SF_PENDING_MAX &&
 		keeping->stamp_us - page->history.first_us < keeping->retention_us / PARTS &&
-		(keeping->stays || page->history.sectors < keeping->most_sectors / PARTS);
+		(keeping->stays || page_sectors(page) < page_limit(keeping));
 }
 
 /* What comes to a history page in one record: the payload of the operation that adds it there. */
@@ -230,6 +218,7 @@ fill_coming(Coming *coming, const SfPageWork *work, const Keeping *keeping, int 
 		coming->entries[i] = work->entries[keeping->indexes[from + i]];
 		coming->entries[i].outcome = SF_OUTCOME_KEPT;
 		coming->kept.sectors += keeping->sectors[from + i];
+		coming->kept.shared_sectors += keeping->parts[from + i];
 	}
 }
 
@@ -248,7 +237,8 @@ add_page(Buffer tail, Buffer buf, SfHeader *h, const Coming *coming, int n)
 	content->next = SF_NO_PAGE;
 	content->nentries = n;
 	content->history.first_us = content->history.last_us = coming->kept.time_us;
-	content->history.sectors = coming->kept.sectors;
+	content->history.sectors = coming->kept.sectors + PAGE_SECTORS;
+	content->history.shared_sectors = coming->kept.shared_sectors;
 	memcpy(content->entries, coming->entries, n * sizeof(SfPendEntry));
 	if (BufferIsValid(tail))
 		sfi_change_op(sfi_change_add(tail), SF_OP_PEND_NEXT, &page, sizeof(page));
@@ -264,13 +254,13 @@ add_page(Buffer tail, Buffer buf, SfHeader *h, const Coming *coming, int n)
  * one, and no more than bring it to the part that a page may keep.
  */
 static int
-fitting(const Keeping *keeping, int from, int most, uint64 sectors, uint64 page_sectors)
+fitting(const Keeping *keeping, int from, int most, uint64 sectors, uint64 limit)
 {
 	int			n = 0;
 
 	SF_ASSERT(most > 0 && from >= 0 && from + most <= keeping->n);
-	while (n < most && (n == 0 || sectors < page_sectors))
-		sectors += keeping->sectors[from + n++];
+	for (; n < most && (n == 0 || sectors < limit); n++)
+		sectors += keeping->sectors[from + n] + keeping->parts[from + n];
 	return n;
 }
 
@@ -301,9 +291,11 @@ keep_some(SfPageWork *work, Keeping *keeping, int from)
 	else
 		newbuf = sfi_pending_take_page(work->rel, &h);
 	n = fitting(keeping, from, Min(keeping->n - from, SF_PENDING_MAX - (page ? page->nentries : 0)),
-				page ? page->history.sectors : 0, work->keeping.most_sectors / PARTS);
+				page ? page_sectors(page) : 0, page_limit(&work->keeping));
 	fill_coming(coming, work, keeping, from, n);
-	h.kept_sectors += coming->kept.sectors;
+	h.kept_sectors += coming->kept.sectors + (page ? 0 : PAGE_SECTORS);
+	for (int i = from; i < from + n; i++)
+		h.kept_shared_sectors += keeping->wholes[i];
 
 	sfi_change_begin();
 	(void) sfi_change_add(hbuf);
@@ -363,11 +355,11 @@ first_page(Relation rel, SfHeader *h, SfPending *copy)
 }
 
 /*
- * Put the first history page into the queue, in front.  over: its time is; nothing that was removed
- * until its last entry came is to be listed any more.
+ * Put the first history page into the queue, in front.  kept: what stays, NULL if its time is over:
+ * then nothing that was removed until its last entry came is to be listed any more.
  */
 static void
-end_first(Relation rel, bool over)
+end_first(Relation rel, const SfKept *kept)
 {
 	SfHeader	h;
 	Buffer		hbuf = sfi_header_lock(rel, &h);
@@ -386,45 +378,58 @@ end_first(Relation rel, bool over)
 		h.pending_tail = first;
 	SF_INVARIANT(H2, page->history.sectors <= h.kept_sectors);
 	h.kept_sectors -= Min(page->history.sectors, h.kept_sectors);
-	if (over)
+	if (kept == NULL)
 		h.ended_us = Max(h.ended_us, page->history.last_us);
+	else
+		h.kept_shared_sectors = sfi_kept_shared_sectors(kept);
+	if (h.history_head == 0)
+		h.kept_shared_sectors = 0;
 	sfi_change_begin_header(hbuf, &h);
 	sfi_change_op(sfi_change_add(buf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sfi_change_finish_pages(SF_PAGES_HISTORY, 0, 0);
 	SF_FAULT(history_ended);
 }
 
-/*
- * End the first pages whose last entry came until then, and the first ones of what is more than
- * most_sectors; returns how many.  *npressed: of these, those that had time left.  What is listed
- * and lies there is not to be listed any more, which is noted first: should the server die in
- * between, it is kept and not listed.
- */
-static int
-end_pages(Relation rel, int64 until_us, uint64 most_sectors, int *npressed)
+/* End the first pages whose last entry came until then. */
+static void
+end_until(Relation rel, int64 until_us)
 {
 	SfPending  *copy = palloc(SF_PAGE_CONTENT);
 	SfHeader	h;
-	int			n = 0;
 
-	while (first_page(rel, &h, copy))
+	while (first_page(rel, &h, copy) && copy->history.last_us <= until_us)
 	{
-		bool		over = copy->history.last_us <= until_us;
-
 		CHECK_FOR_INTERRUPTS();
-		if (!over && !sfi_history_is_over(&h, most_sectors))
-			break;
-		if (!over)
-			sfi_removed_hide(rel, copy);
-		*npressed += !over;
-		end_first(rel, over);
-		n++;
-		/* its records have to go, too */
-		if (!over)
-			sfi_removed_trim(rel, PG_INT64_MIN, false);
+		end_first(rel, NULL);
 	}
 	pfree(copy);
-	return n;
+}
+
+/*
+ * End the first pages of what is more than most_sectors; returns whether there were any.  What is
+ * listed and lies there is not to be listed any more, which is noted first: should the server die
+ * in between, it is kept and not listed.
+ */
+static bool
+end_too_many(Relation rel, uint64 most_sectors, SfKept *kept)
+{
+	SfPending  *copy = palloc(SF_PAGE_CONTENT);
+	SfHeader	h;
+	bool		any = false;
+
+	SF_ASSERT(most_sectors > 0 && kept != NULL);
+	while (first_page(rel, &h, copy) && sfi_history_is_over(&h, most_sectors))
+	{
+		CHECK_FOR_INTERRUPTS();
+		sfi_removed_hide(rel, copy);
+		sfi_kept_end(kept, copy);
+		end_first(rel, kept);
+		/* its records have to go, too */
+		sfi_removed_trim(rel, PG_INT64_MIN, false);
+		any = true;
+	}
+	pfree(copy);
+	return any;
 }
 
 /*
@@ -451,23 +456,64 @@ warn_pressed(SfSegment *seg, const SfKeeping *keeping)
  * server died, or was recovered to a point in the middle of it.  Pages that were made along with
  * one that had to end early have its time, and stay.
  */
-bool
-sfi_history_expire(SfPageWork *work, SfSegment *seg)
+void
+sfi_history_expire(SfPageWork *work)
 {
 	const SfKeeping *keeping = &work->keeping;
+	int64		ended_us = sfi_header(work->rel).ended_us;
 	int64		until_us;
-	int			npressed = 0;
-	int			n;
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	if (!keeping->keeps || keeping->stays)
+		return;
+	until_us = Max(keeping->now_us - keeping->retention_us, ended_us - 1);
+	end_until(work->rel, until_us);
+	sfi_removed_trim(work->rel, Max(until_us, ended_us), false);
+}
+
+/* Have the header say how much is kept of shared objects. */
+static void
+set_shared(Relation rel, uint64 sectors)
+{
+	SfHeader	h;
+	Buffer		hbuf = sfi_header_lock(rel, &h);
+
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
+	h.kept_shared_sectors = h.history_head == 0 ? 0 : sectors;
+	sfi_change_begin_header(hbuf, &h);
+	sfi_change_finish_pages(SF_PAGES_HISTORY, 0, 0);
+}
+
+/*
+ * The header says what shared objects keep at most: of each entry that has come since they were
+ * counted, all of its object.  So they are counted when that is too much.
+ */
+bool
+sfi_history_press(SfPageWork *work, SfSegment *seg)
+{
+	const SfKeeping *keeping = &work->keeping;
+	SfHeader	h = sfi_header(work->rel);
+	uint64		shared = h.kept_shared_sectors + keeping->bared_sectors;
+	SfKept	   *kept = NULL;
+	bool		any;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	if (!keeping->keeps || keeping->stays)
 		return false;
-	until_us = Max(keeping->now_us - keeping->retention_us, sfi_header(work->rel).ended_us - 1);
-	n = end_pages(work->rel, until_us, keeping->most_sectors, &npressed);
-	sfi_removed_trim(work->rel, Max(until_us, sfi_header(work->rel).ended_us), false);
-	if (sfi_removed_press(work->rel, keeping->most_sectors) || npressed > 0)
+	h.kept_shared_sectors = shared;
+	if (sfi_history_is_over(&h, keeping->most_sectors))
+	{
+		kept = sfi_kept_count(work->rel, seg);
+		shared = sfi_kept_shared_sectors(kept);
+	}
+	if (h.history_head != 0 && shared != sfi_header(work->rel).kept_shared_sectors)
+		set_shared(work->rel, shared);
+	any = kept != NULL && end_too_many(work->rel, keeping->most_sectors, kept);
+	if (sfi_removed_press(work->rel, keeping->most_sectors) || any)
 		warn_pressed(seg, keeping);
-	return n > 0;
+	if (kept != NULL)
+		sfi_kept_free(kept);
+	return any;
 }
 
 /*
@@ -498,7 +544,6 @@ believe_clock(Relation rel)
 void
 sfi_history_end(SfPageWork *work, int64 until_us, bool all)
 {
-	int			npressed = 0;
 	SfHeader	h;
 	Buffer		hbuf;
 
@@ -518,8 +563,7 @@ sfi_history_end(SfPageWork *work, int64 until_us, bool all)
 	sfi_change_finish_pages(SF_PAGES_HISTORY, 0, 0);
 	work->keeping.ended_fxid = h.ended_fxid;
 	SF_FAULT(purge_begun);
-	(void) end_pages(work->rel, all ? PG_INT64_MAX : until_us, PG_UINT64_MAX, &npressed);
-	SF_ASSERT(npressed == 0);
+	end_until(work->rel, all ? PG_INT64_MAX : until_us);
 	sfi_removed_trim(work->rel, until_us, all);
 	if (all)
 		believe_clock(work->rel);

@@ -34,6 +34,18 @@ extern Buffer sfi_pending_read_tail(Relation rel, uint32 tail);
  */
 extern Buffer sfi_pending_take_page(Relation rel, SfHeader *h);
 
+/* Put a page on the free list of such a copy.  Returns what it contains from now on. */
+static inline SfFreePage
+sfi_pending_give_page(SfHeader *h, uint32 page)
+{
+	SfFreePage	content = {h->free_head};
+
+	SF_ASSERT(sf_is_dynamic_page(page) && page != h->free_head);
+	h->free_head = page;
+	h->free_pages++;
+	return content;
+}
+
 /*
  * Lock the last page of the queue exclusively, with room for n entries (at most
  * SF_PENDING_MAX); adds a page if need be.  hmode BUFFER_LOCK_EXCLUSIVE: the header page
@@ -109,6 +121,8 @@ typedef struct SfKeeping
 	int64		stamp_us;		/* the same, but not before any record of a
 								 * removed value */
 	uint64		ended_fxid;		/* but nothing of transactions below that one */
+	uint64		bared_sectors;	/* of shared objects that have lost other
+								 * references than kept ones */
 } SfKeeping;
 
 typedef struct SfPageWork

@@ -8,6 +8,11 @@
  * of deduplication and of keys, do not ask: they are few, and a DELETE must work at the limit.
  * A limit below the present size stops growth, and nothing else.
  *
+ * Pages that are free do not count: a large DELETE may need more of them for a moment than the
+ * column may have, and they are never given back.  So a segment may be longer than its limit, by
+ * as many pages as its lists have ever had at once.  Were they counted, such a column would be full
+ * for ever, whatever is deleted.
+ *
  * The owner's word is in the catalog.  So it is asked here, before any page is locked and any
  * growth is waited for, and never in replay.
  *
@@ -19,13 +24,18 @@
 #include "space/reserve.h"
 #include "storage/bufmgr.h"
 
-/* Pages of a segment relation that has map pages for so many sectors, and no fewer than now. */
+/*
+ * Pages that count of a segment relation that has map pages for so many sectors, and no fewer than
+ * now.
+ */
 static uint64
 pages_for(Relation rel, uint64 sectors)
 {
 	uint64		pages = RelationGetNumberOfBlocks(rel);
 
-	return sectors == 0 ? pages : Max(pages, (uint64) SF_MAP_PAGE(sf_maps_of(sectors) - 1) + 1);
+	if (sectors > 0)
+		pages = Max(pages, (uint64) SF_MAP_PAGE(sf_maps_of(sectors) - 1) + 1);
+	return pages - Min(pages, sfi_header(rel).free_pages);
 }
 
 uint64
@@ -49,13 +59,14 @@ sfi_quota_has_pages(SfSegment *seg, Relation rel, int n)
 {
 	uint64		max_bytes = sf_space_column(seg)->options.max_bytes;
 	SfHeader	h;
-	uint64		end;
+	uint64		end;			/* of the relation, with these pages */
 
 	SF_ASSERT(n > 0);
 	if (max_bytes == 0)
 		return true;
 	h = sfi_header(rel);
-	end = (uint64) h.next_page + n;
-	return h.free_head != SF_NO_PAGE || end <= RelationGetNumberOfBlocks(rel) ||
+	/* pages of the free list are there, and make nothing longer */
+	end = h.next_page + (uint64) n - Min((uint64) n, h.free_pages);
+	return end <= RelationGetNumberOfBlocks(rel) || end == h.next_page ||
 		sf_sectors_to_bytes(h.total_sectors) + end * BLCKSZ <= max_bytes;
 }

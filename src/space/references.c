@@ -133,14 +133,34 @@ end_new(Counting *counting, SfShareSet *set, bool committed)
 	return true;
 }
 
+/*
+ * A reference has gone that was not kept: of a transaction that has failed, say.  What is left may
+ * be kept references only, so that the object is kept from now on.  Its sectors are not in the
+ * header's number, which the resolver raises at the end of its walk.
+ */
+static void
+note_bared(Counting *counting, uint32 cell)
+{
+	const SfSharePage *page = SfPageShare(BufferGetPage(counting->buf));
+
+	SF_ASSERT(counting->loaded[cell]);
+	counting->work->keeping.bared_sectors +=
+		sf_blocks_to_sectors(sf_format_share_record(page, cell)->stored_blocks);
+}
+
 /* References go.  False: there are not so many. */
 static bool
-count_down(Counting *counting, SfShareSet *set, int index, uint32 n)
+count_down(Counting *counting, SfShareSet *set, int index)
 {
-	if ((set->state != SF_SHARE_NEW && set->state != SF_SHARE_LIVE) || set->references < n)
+	const SfPendEntry *entry = &counting->work->entries[index];
+
+	if ((set->state != SF_SHARE_NEW && set->state != SF_SHARE_LIVE) ||
+		set->references < entry->count)
 		return false;
-	set->references -= n;
+	set->references -= entry->count;
 	counting->last[set->cell] = index;
+	if (entry->outcome != SF_OUTCOME_KEPT && set->references > 0)
+		note_bared(counting, set->cell);
 	return true;
 }
 
@@ -159,7 +179,7 @@ note_entry(Counting *counting, int i)
 	else if (entry->kind == SF_PEND_SHARE_NEW)
 		fits = end_new(counting, set, counting->committed[i]);
 	else
-		fits = count_down(counting, set, index, entry->count);
+		fits = count_down(counting, set, index);
 	counting->nodd += !fits;
 	sfi_pending_note_freeing(&counting->newest, entry);
 }

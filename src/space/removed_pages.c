@@ -485,7 +485,7 @@ free_first(Buffer hbuf, SfHeader *h, Buffer buf)
 {
 	uint32		first = BufferGetBlockNumber(buf);
 	uint32		next = SfPageRemoved(BufferGetPage(buf))->next;
-	SfFreePage	content = {h->free_head};
+	SfFreePage	content = sfi_pending_give_page(h, first);
 
 	SF_ASSERT(first == h->removed_head && sfi_page_is_locked(hbuf, LW_EXCLUSIVE));
 	next = next == SF_NO_PAGE ? 0 : next;
@@ -494,22 +494,24 @@ free_first(Buffer hbuf, SfHeader *h, Buffer buf)
 		h->removed_tail = 0;
 	if (first == h->removed_unknown)
 		h->removed_unknown = next;
-	h->free_head = first;
 	h->removed_pages -= h->removed_pages > 0;
 	sfi_change_begin_header(hbuf, h);
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
 	sfi_change_finish_pages(SF_PAGES_REMOVED, 0, 0);
 }
 
-/* May all of the first page go?  The last page stays, unless it has ended, too (all). */
+/*
+ * May all of the first page go?  The last page of the list stays while it has a record whose time
+ * is not over, since it is to get more.
+ */
 static bool
 may_go(const SfHeader *h, const SfRemovedPage *page, int64 until_us, bool all)
 {
 	SF_ASSERT(h->removed_head != 0);
 	if (all)
 		return !has_later(h, page);
-	return h->removed_head != h->removed_tail &&
-		(page->newest_us <= until_us || !has_listed(page));
+	return page->newest_us <= until_us ||
+		(h->removed_head != h->removed_tail && !has_listed(page));
 }
 
 /* Put the first page on the free list; false: it has to stay, or there is none. */
@@ -536,10 +538,7 @@ trim_first(Relation rel, int64 until_us, bool all)
 	return true;
 }
 
-/*
- * Writers append to the last page without a lock of the header.  So it stays, but where all has
- * ended: then what has ended is to be on no page any more.
- */
+/* What has ended is to be on no page any more: names, and keys of rows. */
 void
 sfi_removed_trim(Relation rel, int64 until_us, bool all)
 {

@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "space/pages.h"
+#include "space/pending.h"
 #include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
@@ -215,8 +216,9 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	if (repair.forget_lists)
 	{
 		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
+		header->free_pages = 0;
 		header->history_head = header->history_tail = 0;
-		header->kept_sectors = 0;
+		header->kept_sectors = header->kept_shared_sectors = 0;
 	}
 	if (repair.forget_removed)
 	{
@@ -242,7 +244,7 @@ void
 sf_space_repair_page(SfSegment *seg, uint32 page, const SfSharePage *content)
 {
 	Step		step = begin_step(seg);
-	SfFreePage	free_page = {step.header.free_head};
+	SfFreePage	free_page;
 	Buffer		buf;
 
 	SF_ASSERT(page > 1 && !SF_IS_MAP_PAGE(page) && page < step.header.next_page);
@@ -253,7 +255,7 @@ sf_space_repair_page(SfSegment *seg, uint32 page, const SfSharePage *content)
 		finish_step(&step, buf, SF_PAGE_SHARE, content, sizeof(SfSharePage));
 	else
 	{
-		step.header.free_head = page;
+		free_page = sfi_pending_give_page(&step.header, page);
 		finish_step(&step, buf, SF_PAGE_FREE, &free_page, sizeof(free_page));
 	}
 }

@@ -282,9 +282,8 @@ free_inode_page(SfPageWork *work, int index)
 	hbuf = sfi_header_lock(work->rel, &h);
 	pbuf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	fbuf = sfi_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
-	content.next = h.free_head;
+	content = sfi_pending_give_page(&h, entry.start);
 	sfi_pending_note_freeing(&rec.horizon, &entry);
-	h.free_head = entry.start;
 	sfi_change_begin_header(hbuf, &h);
 	sfi_change_op(sfi_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
 	sfi_change_init(sfi_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
@@ -345,7 +344,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	Buffer		prevbuf = InvalidBuffer;
 	Buffer		buf;
 	uint32		next;
-	SfFreePage	content = {h.free_head};
+	SfFreePage	content;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	SF_ASSERT(page != SF_NO_PAGE);
@@ -361,7 +360,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 		return false;
 	}
 	next = SfPagePending(BufferGetPage(buf))->next;
-	h.free_head = page;
+	content = sfi_pending_give_page(&h, page);
 	if (prev == SF_NO_PAGE)
 		h.pending_head = next;
 	sfi_change_begin_header(hbuf, &h);
@@ -410,7 +409,7 @@ resolve_queue(SfPageWork *work, SfSegment *seg)
 	 */
 	work->horizon = sfi_pending_horizon();
 	sfi_history_begin(work, seg);
-	(void) sfi_history_expire(work, seg);
+	sfi_history_expire(work);
 	if (work->keeping.keeps)
 		sfi_removed_note_ends(rel, work->horizon, work->stats);
 	for (work->page = sfi_header(rel).pending_head; work->page != SF_NO_PAGE;
@@ -428,7 +427,7 @@ resolve_queue(SfPageWork *work, SfSegment *seg)
 			sfi_page_report_damaged(rel, prev, "The list of pending pages leads back to it.");
 	}
 	/* too much may have come to what is kept */
-	return sfi_history_expire(work, seg) || again;
+	return sfi_history_press(work, seg) || again;
 }
 
 static SfPageWork *

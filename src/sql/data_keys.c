@@ -272,18 +272,6 @@ refuse_unfinished(const char *function)
 				 errhint("Run securefile_upgrade_finish() in this database.")));
 }
 
-static void
-refuse_dropped(const char *function)
-{
-	if (sf_space_has_dropped())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot call %s in a transaction that has truncated, rewritten or dropped a securefile column",
-						function),
-				 errdetail("A ROLLBACK would bring back keys as they were."),
-				 errhint("Commit first.")));
-}
-
 /*
  * The columns whose keys a function is to change, as of sf_check_columns(), and their tables
  * locked until the transaction ends.  ERROR where nothing can be written: without preload,
@@ -296,7 +284,7 @@ columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode, const char *functi
 {
 	require_key_changes(function);
 	sf_check_require_arguments(fcinfo, false);
-	refuse_dropped(function);
+	sf_check_refuse_dropped(function, "keys as they were");
 	return sf_check_columns(fcinfo, lockmode, false, NULL);
 }
 
@@ -387,7 +375,7 @@ securefile_rewrap_all(PG_FUNCTION_ARGS)
 
 	require_key_changes("securefile_rewrap()");
 	sf_base_require_superuser("wrap the keys of all columns anew");
-	refuse_dropped("securefile_rewrap()");
+	sf_check_refuse_dropped("securefile_rewrap()", "keys as they were");
 	refuse_unfinished("securefile_rewrap()");
 	if (sf_keys_master_name() == NULL)
 		sf_keys_refuse_no_master();

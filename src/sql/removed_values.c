@@ -252,6 +252,7 @@ securefile_purge(PG_FUNCTION_ARGS)
 	sf_check_require_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_purge()");
 	sf_base_require_writes("securefile_purge()");
+	sf_check_refuse_dropped("securefile_purge()", "what was kept");
 	until_us = purge_until(PG_GETARG_INTERVAL_P(2));
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
 	foreach(cell, columns)

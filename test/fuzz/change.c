@@ -178,12 +178,12 @@ keep(const Making *making)
 static void
 keep_kept(void)
 {
-	SfPending	page = {.next = SF_NO_PAGE, .nentries = 2, .history = {5, 7, 40}};
+	SfPending	page = {.next = SF_NO_PAGE, .nentries = 2, .history = {5, 7, 40, 8}};
 	struct
 	{
 		SfPendKept	kept;
 		SfPendEntry entries[3];
-	}			payload = {.kept = {9, 30}};
+	}			payload = {.kept = {9, 30, 16}};
 	Making		making;
 
 	for (int i = 0; i < 3; i++)

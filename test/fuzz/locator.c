@@ -130,7 +130,8 @@ static const uint8_t hash[SF_SEALED_HASH_SIZE] = {4, 5, 6};
 static SfLocator
 make(uint64_t unit_space_bytes, uint16_t flags)
 {
-	return (SfLocator) {.unit_space_bytes = unit_space_bytes, .nunits = sf_units_of(unit_space_bytes),
+	return (SfLocator) {.unit_space_bytes = unit_space_bytes,
+							   .nunits = sf_units_of(unit_space_bytes),
 							   .flags = flags, .table_oid = 16384, .attnum = 2,
 							   .key_id = flags & SF_LOC_KEYED ? 5 : 0,
 							   .generation = 1, .object_id = 7, .incarnation = 42,

@@ -15,7 +15,7 @@ use constant {
 	CONTENT => 24,
 	FREE_HEAD => 24 + 48,
 	PENDING_HEAD => 24 + 52,
-	PENDING_ENTRIES => 24 + 32,
+	PENDING_ENTRIES => 24 + 40,
 	USED => 24 + 536,
 	NONE => 0xffffffff,
 	PAGE_MAP => 2,

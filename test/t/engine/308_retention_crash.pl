@@ -13,7 +13,7 @@ use SecurefileTest;
 use Test::More;
 
 use constant { PAGE_REMOVED => 10, KEPT_SECTORS => CONTENT + 120, HISTORY_HEAD => CONTENT + 128, REMOVED_HEAD => CONTENT + 152,
-	FIRST_US => CONTENT + 8, ENTRIES => CONTENT + 32, OUTCOME => 21, RECORDS => CONTENT + 16 };
+	FIRST_US => CONTENT + 8, ENTRIES => CONTENT + 40, SHARED_SECTORS => CONTENT + 168, OUTCOME => 21, RECORDS => CONTENT + 16 };
 
 my $node = new_cluster('retention_crash', conf => [ 'securefile.monitor = off', 'restart_after_crash = on', 'full_page_writes = off', 'checkpoint_timeout = 1h' ]);
 need_faults($node);
