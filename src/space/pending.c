@@ -50,7 +50,6 @@ sfi_pending_take_page(Relation rel, SfHeader *h)
 	SF_ASSERT(h->next_page >= 2);
 	if (h->free_head != SF_NO_PAGE)
 	{
-		SF_ASSERT(h->free_pages > 0);
 		buf = sfi_page_read(rel, h->free_head, SF_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
 		h->free_head = SfPageFree(BufferGetPage(buf))->next;
 		h->free_pages -= h->free_pages > 0;

@@ -226,7 +226,8 @@ def overlay(run, rng, form, word):
         count = 0				# bytea has rules for that, this function may have others
     want = model.overlay(form.text, placed.text, start, count)
     sql = f"securefile_overlay({form.sql}, {placed.sql}, %s" + (")" if count is None else ", %s)")
-    made(run, rng, form, "overlay", lenient(want, start, count), sql,
+    replaced = len(placed.text) if count is None and placed.text is not None else count
+    made(run, rng, form, "overlay", lenient(want, start, replaced), sql,
          form.params + placed.params + [start] + ([] if count is None else [count]), said("overlay", form, placed, start, count))
 
 

@@ -45,12 +45,12 @@ my %odd = (
 		[ 52, pack('V', 0xffffffff), $all ], [ 56, pack('V', 77), 'insert' ], [ 60, pack('V', 0), $all ], [ 60, pack('V', 2) ] ],
 	map => [ [ 16, pack('V', 40000), 'insert' ], [ 536, "\0" x 16 ], [ 536 + 3000, "\xff" x 16 ] ],
 	pending => [
-		[ 0, sub { pack('V', $_[0]) }, $all ], [ 0, pack('V', 0), $all ], [ 0, pack('V', 0xfffffff0), $all ], [ 4, "\xff\xff", $all ], [ 32, pack('Q<', 2**62), $all ],
+		[ 0, sub { pack('V', $_[0]) }, $all ], [ 0, pack('V', 0), $all ], [ 0, pack('V', 0xfffffff0), $all ], [ 4, "\xff\xff", $all ], [ 40, pack('Q<', 2**62), $all ],
 		# the place of row 2, as if taken by a transaction that is still to come, four
 		# billion after one that was rolled back
-		[ 32, sub { pack('Q< Q< V C C', 2**32 + $rolled_back, 40, 40, 1, 0) } ], [ 52, "\x63", $all ], [ 53, "\x07", $all ],
+		[ 40, sub { pack('Q< Q< V C C', 2**32 + $rolled_back, 40, 40, 1, 0) } ], [ 60, "\x63", $all ], [ 61, "\x07", $all ],
 		# transaction, start, count, kind, outcome of an entry
-		map { my @entry = @$_; [ 32, sub { pack('Q< Q< V C C', 700, map { $_ eq 'n' ? $_[0] : $_ } @entry, 1) }, 'maintain' ] }
+		map { my @entry = @$_; [ 40, sub { pack('Q< Q< V C C', 700, map { $_ eq 'n' ? $_[0] : $_ } @entry, 1) }, 'maintain' ] }
 		  [ 2**50 + 100, 1, 2 ], [ 2**62, 1, 2 ], [ 32767, 5, 2 ], [ 5, 0, 2 ], [ 5, 0xffffffff, 2 ],
 		[ 0, 1, 4 ], [ 'n', 1, 4 ], [ 1, 1, 4 ], [ 0xffffffff, 1, 4 ], [ 77777, 1, 4 ], [ 2**40, 1, 4 ] ],
 	inode => [
