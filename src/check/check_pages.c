@@ -99,7 +99,8 @@ changes_record(const SfPendEntry *entry, SfTransactionEnd outcome)
 {
 	if (entry->kind == SF_PEND_REF_ADD)
 		return outcome == SF_END_RUNNING || outcome == SF_END_ABORTED;
-	return entry->kind != SF_PEND_REF_DROP || outcome == SF_END_COMMITTED;
+	return (entry->kind != SF_PEND_REF_DROP && entry->kind != SF_PEND_REF_DROP_NOW) ||
+		outcome == SF_END_COMMITTED;
 }
 
 /* Check an entry against the segment and the commit log, and note its space. */

@@ -151,7 +151,7 @@ removed_states_problem(Look *look, SfOp op)
 
 		memcpy(&state, op.payload + at, sizeof(state));
 		if (state.offset % 8 != 0 || state.offset + sizeof(SfRemovedChunk) > look->nbytes ||
-			state.outcome > SF_REMOVED_ABORTED)
+			state.outcome > SF_REMOVED_WIPED)
 			return "outcome of a removed value cannot be";
 	}
 	return NULL;
@@ -454,6 +454,17 @@ removed_add(SfRemovedPage *page, SfOp op)
 			page->newest_us = reader.chunk.time_us;
 }
 
+/* Zeros in the place of the records of a chunk, as far as the page has them. */
+static void
+removed_wipe(SfRemovedPage *page, uint32_t offset)
+{
+	SfRemovedChunk chunk;
+
+	memcpy(&chunk, page->chunks + offset, sizeof(chunk));
+	if (chunk.nbytes > sizeof(chunk) && chunk.nbytes <= page->nbytes - offset)
+		memset(page->chunks + offset + sizeof(chunk), 0, chunk.nbytes - sizeof(chunk));
+}
+
 /* The operations on pages of removed values. */
 static void
 apply_to_removed(SfRemovedPage *page, SfOp op)
@@ -471,6 +482,8 @@ apply_to_removed(SfRemovedPage *page, SfOp op)
 				memcpy(&state, op.payload + at, sizeof(state));
 				page->chunks[state.offset + offsetof(SfRemovedChunk, outcome)] =
 					(uint8_t) state.outcome;
+				if (state.outcome == SF_REMOVED_WIPED)
+					removed_wipe(page, state.offset);
 			}
 			break;
 		case SF_OP_REMOVED_ENDED:

@@ -18,6 +18,7 @@ static const SfPendKindInfo kinds[] = {
 	[SF_PEND_REAP] = {"REAP", .is_share = true},
 	[SF_PEND_FREE_NOW] = {"FREE_NOW"},
 	[SF_PEND_FREE_PAGE_NOW] = {"FREE_PAGE_NOW", .is_page = true},
+	[SF_PEND_REF_DROP_NOW] = {"REF_DROP_NOW", .is_share = true},
 };
 
 const SfPendKindInfo *

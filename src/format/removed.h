@@ -53,6 +53,8 @@ typedef enum SfRemovedOutcome
 	SF_REMOVED_UNKNOWN = 0,
 	SF_REMOVED_COMMITTED,
 	SF_REMOVED_ABORTED,
+	SF_REMOVED_WIPED,			/* its time is over: zeros are in the place of
+								 * its records */
 } SfRemovedOutcome;
 
 typedef enum SfRemovedForm
@@ -107,7 +109,7 @@ typedef struct SfRemovedPage
 
 /*
  * The outcome of the chunk that begins at an offset of the chunks of a page.  Only the resolver
- * changes it, and only once.
+ * changes it, once, and to WIPED in the end.
  */
 typedef struct SfRemovedState
 {

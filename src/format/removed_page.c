@@ -130,7 +130,7 @@ is_possible_chunk(const SfRemovedReader *reader)
 	static const uint8_t zeros[sizeof(((SfRemovedChunk *) 0)->reserved)];
 	const SfRemovedChunk *chunk = &reader->chunk;
 
-	return (uint32_t) chunk->fxid >= SF_FIRST_XID && chunk->outcome <= SF_REMOVED_ABORTED &&
+	return (uint32_t) chunk->fxid >= SF_FIRST_XID && chunk->outcome <= SF_REMOVED_WIPED &&
 		chunk->nbytes > sizeof(*chunk) && chunk->nbytes % 8 == 0 &&
 		chunk->nbytes <= reader->nbytes - reader->chunk_end &&
 		memcmp(chunk->reserved, zeros, sizeof(zeros)) == 0;

@@ -227,6 +227,7 @@ typedef enum SfPendKind
 	SF_PEND_FREE_NOW,			/* as FREE and FREE_PAGE, of what no retention
 								 * has to keep */
 	SF_PEND_FREE_PAGE_NOW,
+	SF_PEND_REF_DROP_NOW,		/* as REF_DROP, likewise */
 } SfPendKind;
 
 /* What is to be known of a kind of entries; kinds.c has a row for each. */

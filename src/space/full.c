@@ -46,7 +46,7 @@ header_of(SfSegment *seg)
 	return h;
 }
 
-/* The column's limit, and where its bytes are: pages that are free do not count. */
+/* The column's limit, and where its bytes are: of the pages those that are in use. */
 SF_NORETURN static void
 report_full(SfSegment *seg, const SfUsage *usage)
 {
@@ -55,8 +55,7 @@ report_full(SfSegment *seg, const SfUsage *usage)
 	const char *kept = usage->retained_bytes == 0 ? "" :
 		psprintf(" (" UINT64_FORMAT " of them kept by the retention)", usage->retained_bytes);
 	SfHeader	h = header_of(seg);
-	uint64		map_bytes = usage->metadata_bytes -
-		Min((uint64) h.free_pages * BLCKSZ, usage->metadata_bytes);
+	uint64		map_bytes = sfi_quota_pages(&h, h.total_sectors) * BLCKSZ;
 	const char *of_kept = " securefile_purge() ends what is kept of removed values.";
 	const char *of_shards = ", and of a distributed table with securefile_dist_set_max_size()";
 

@@ -132,14 +132,15 @@ typedef struct Keeping
  * closed by the parts, so that what ends together is a small part of what is kept.
  */
 static uint64
-part_of(SfSegment *seg, const SfPendEntry *entry, uint64 *whole)
+part_of(Relation rel, SfSegment *seg, const SfPendEntry *entry, uint64 *whole)
 {
 	SfShareCopy copy;
 
 	*whole = 0;
-	if (!sfi_kept_find_share(seg, entry->start, &copy))
+	if (!sf_format_pend_kind(entry->kind)->is_share ||
+		!sfi_kept_find_share(seg, entry->start, &copy))
 		return 0;
-	*whole = sf_blocks_to_sectors(copy.record.stored_blocks);
+	*whole = sfi_kept_object_sectors(rel, &copy.record);
 	return *whole * Min(entry->count, copy.record.references) / copy.record.references;
 }
 
@@ -160,8 +161,9 @@ collect_kept(SfPageWork *work, SfSegment *seg, Keeping *keeping)
 			continue;
 		SF_INVARIANT(H1, sfi_pending_has_ended(entry, true) &&
 					 entry->fxid < work->horizon.removable);
-		keeping->sectors[keeping->n] = sfi_kept_sectors_of(entry);
-		keeping->parts[keeping->n] = part_of(seg, entry, &keeping->wholes[keeping->n]);
+		keeping->sectors[keeping->n] = sfi_kept_sectors_of(work->rel, entry);
+		keeping->parts[keeping->n] = part_of(work->rel, seg, entry,
+											 &keeping->wholes[keeping->n]);
 		keeping->indexes[keeping->n++] = i;
 	}
 }
@@ -564,7 +566,7 @@ sfi_history_end(SfPageWork *work, int64 until_us, bool all)
 	work->keeping.ended_fxid = h.ended_fxid;
 	SF_FAULT(purge_begun);
 	end_until(work->rel, all ? PG_INT64_MAX : until_us);
-	sfi_removed_trim(work->rel, until_us, all);
+	sfi_removed_trim(work->rel, all ? h.ended_us : until_us, all);
 	if (all)
 		believe_clock(work->rel);
 }

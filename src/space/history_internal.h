@@ -66,7 +66,10 @@ extern void sfi_history_end(SfPageWork *work, int64 until_us, bool all);
 typedef struct SfKept SfKept;
 
 /* How much an entry keeps that does not refer to a shared object. */
-extern uint64 sfi_kept_sectors_of(const SfPendEntry *entry);
+extern uint64 sfi_kept_sectors_of(Relation rel, const SfPendEntry *entry);
+
+/* How much a shared object keeps that no row has. */
+extern uint64 sfi_kept_object_sectors(Relation rel, const SfShareRecord *record);
 
 /* Read the record that an entry (start) refers to; false: there is none, or it is damaged. */
 extern bool sfi_kept_find_share(SfSegment *seg, uint64 start, SfShareCopy *copy);
@@ -106,6 +109,8 @@ extern void sfi_removed_trim(Relation rel, int64 until_us, bool all);
  * Returns whether there were any.
  */
 extern bool sfi_removed_press(Relation rel, uint64 most_sectors);
+
+/* ---- removed_ends.c ---- */
 
 /*
  * Note how transactions of records have ended, as long as the commit log tells.  Lowers

@@ -23,6 +23,7 @@
 #include "base/base.h"
 
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "space/history_internal.h"
 #include "space/pages.h"
 #include "utils/memutils.h"
@@ -71,13 +72,72 @@ sfi_kept_find_share(SfSegment *seg, uint64 start, SfShareCopy *copy)
 	return sf_base_guarded_read(read_share, &reading) == NULL && reading.found;
 }
 
+/*
+ * How many sectors are free in the block that has that sector of a run; 0, if others than the run
+ * have the first one that is used.
+ */
+static uint32
+free_beside(Relation rel, SfRun run, uint64 sector)
+{
+	uint64		block = sf_block_of(sector);
+	uint64		first = sf_blocks_to_sectors(block);
+	uint32		at = first % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of(first)), SF_PAGE_MAP,
+									BUFFER_LOCK_SHARE);
+	uint8		used = SfPageMap(BufferGetPage(buf))->used[at];
+
+	UnlockReleaseBuffer(buf);
+	SF_ASSERT(sector >= run.start && sector < run.start + run.nsectors);
+	if (used == 0 || first + pg_rightmost_one_pos32(used) < run.start)
+		return 0;
+	return SF_BLOCK_SECTORS - pg_popcount((char *) &used, 1);
+}
+
+/*
+ * Sectors that a run keeps from others: its own, and those that are free in the blocks where it
+ * begins and ends, since a block is lent when all of it is free.  Several runs may be kept in a
+ * block.  The free ones count once, with the run that has the first used sector.  If that one is
+ * live, nobody could have the free ones, even if nothing was kept.
+ */
+static uint64
+sectors_of_run(Relation rel, SfRun run)
+{
+	uint64		last = run.start + run.nsectors - 1;
+	uint64		sum = run.nsectors;
+
+	SF_ASSERT(sf_format_is_possible_run(run.start, run.nsectors));
+	if (run.start % SF_BLOCK_SECTORS != 0)
+		sum += free_beside(rel, run, run.start);
+	if (last % SF_BLOCK_SECTORS != SF_BLOCK_SECTORS - 1 &&
+		(run.start % SF_BLOCK_SECTORS == 0 || sf_block_of(last) != sf_block_of(run.start)))
+		sum += free_beside(rel, run, last);
+	return sum;
+}
+
 uint64
-sfi_kept_sectors_of(const SfPendEntry *entry)
+sfi_kept_sectors_of(Relation rel, const SfPendEntry *entry)
 {
 	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
 
 	SF_ASSERT(kind->is_kept);
-	return kind->is_share ? 0 : kind->is_page ? PAGE_SECTORS : entry->count;
+	if (kind->is_share)
+		return 0;
+	return kind->is_page ? PAGE_SECTORS : sectors_of_run(rel, (SfRun) {entry->start, entry->count});
+}
+
+/* Of a map in inode pages the record has the number of blocks. */
+uint64
+sfi_kept_object_sectors(Relation rel, const SfShareRecord *record)
+{
+	uint64		sum = 0;
+	SfRun		run;
+
+	if (sf_format_share_has_inodes(record))
+		return sf_blocks_to_sectors(record->stored_blocks);
+	for (uint32 i = 0; sf_format_share_run(record, i, &run); i++)
+		if (sf_format_is_possible_run(run.start, run.nsectors))
+			sum += sectors_of_run(rel, run);
+	return sum;
 }
 
 /* The entries of a page that refer to shared objects: count their references. */
@@ -101,7 +161,7 @@ add_references(SfKept *kept, const SfPending *page)
 
 /* Which of the objects are kept? */
 static void
-find_held(SfKept *kept, SfSegment *seg)
+find_held(SfKept *kept, Relation rel, SfSegment *seg)
 {
 	HASH_SEQ_STATUS scan;
 	Shared	   *shared;
@@ -115,7 +175,7 @@ find_held(SfKept *kept, SfSegment *seg)
 		if (!sfi_kept_find_share(seg, shared->start, &copy) ||
 			copy.record.references > shared->references)
 			continue;
-		shared->sectors = sf_blocks_to_sectors(copy.record.stored_blocks);
+		shared->sectors = sfi_kept_object_sectors(rel, &copy.record);
 		kept->sectors += shared->sectors;
 	}
 }
@@ -146,7 +206,7 @@ sfi_kept_count(Relation rel, SfSegment *seg)
 		sfi_page_read_copy(rel, page, SF_PAGE_PENDING, copy);
 		add_references(kept, copy);
 	}
-	find_held(kept, seg);
+	find_held(kept, rel, seg);
 	return kept;
 }
 

@@ -11,7 +11,8 @@
  * Pages that are free do not count: a large DELETE may need more of them for a moment than the
  * column may have, and they are never given back.  So a segment may be longer than its limit, by
  * as many pages as its lists have ever had at once.  Were they counted, such a column would be full
- * for ever, whatever is deleted.
+ * for ever, whatever is deleted.  Every eighth page is the place of a map page.  Between pages of
+ * lists such places stay empty, and do not count, either.
  *
  * The owner's word is in the catalog.  So it is asked here, before any page is locked and any
  * growth is waited for, and never in replay.
@@ -25,17 +26,21 @@
 #include "storage/bufmgr.h"
 
 /*
- * Pages that count of a segment relation that has map pages for so many sectors, and no fewer than
- * now.
+ * Of the pages up to the last one that was used, or the last map page, those that are free do not
+ * count, nor do places of map pages that there are not.
  */
-static uint64
-pages_for(Relation rel, uint64 sectors)
+uint64
+sfi_quota_pages(const SfHeader *h, uint64 sectors)
 {
-	uint64		pages = RelationGetNumberOfBlocks(rel);
+	uint64		maps = sf_maps_of(sectors);
+	uint64		places = (h->next_page - 1 + SF_MAP_STRIDE - 1) / SF_MAP_STRIDE;
+	uint64		pages = h->next_page;
 
-	if (sectors > 0)
-		pages = Max(pages, (uint64) SF_MAP_PAGE(sf_maps_of(sectors) - 1) + 1);
-	return pages - Min(pages, sfi_header(rel).free_pages);
+	if (maps > 0)
+		pages = Max(pages, (uint64) SF_MAP_PAGE(maps - 1) + 1);
+	if (places > maps)
+		pages -= places - maps;
+	return pages - Min(pages, h->free_pages);
 }
 
 uint64
@@ -44,10 +49,12 @@ sfi_quota_sectors(SfSegment *seg, Relation rel)
 	uint64		max_bytes = sf_space_column(seg)->options.max_bytes;
 	uint64		sectors = Min(max_bytes / SF_SECTOR_SIZE, SF_MAX_SECTORS);
 	uint64		page_bytes;
+	SfHeader	h;
 
 	if (max_bytes == 0)
 		return SF_MAX_SECTORS;
-	page_bytes = pages_for(rel, sectors) * BLCKSZ;
+	h = sfi_header(rel);
+	page_bytes = sfi_quota_pages(&h, sectors) * BLCKSZ;
 	if (page_bytes >= max_bytes)
 		return 0;
 	sectors = Min(sectors, (max_bytes - page_bytes) / SF_SECTOR_SIZE);

@@ -214,7 +214,8 @@ let_die(Counting *counting, uint32 cell, int pending_at)
 	SfPendPut	put;
 
 	SF_ASSERT(index >= 0 && index < counting->work->n && counting->sets[cell].references == 0);
-	SF_ASSERT(entry->kind == SF_PEND_REF_DROP || entry->kind == SF_PEND_REF_ADD);
+	SF_ASSERT(entry->kind == SF_PEND_REF_DROP || entry->kind == SF_PEND_REF_DROP_NOW ||
+			  entry->kind == SF_PEND_REF_ADD);
 	entry->kind = SF_PEND_REAP;
 	entry->count = 0;
 	entry->outcome = SF_OUTCOME_KEPT;

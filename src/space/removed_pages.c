@@ -538,6 +538,55 @@ trim_first(Relation rel, int64 until_us, bool all)
 	return true;
 }
 
+/*
+ * The chunks of a page whose time is over, and that have their records still: those of transactions
+ * that go on, too, since nobody will list them.
+ */
+static int
+find_over(const SfRemovedPage *page, int64 until_us, SfRemovedState *states)
+{
+	SfRemovedReader *reader = palloc(sizeof(SfRemovedReader));
+	int			n = 0;
+
+	sf_format_removed_begin(reader, page->chunks, page->nbytes);
+	while (sf_format_removed_next_chunk(reader))
+		if (reader->chunk.time_us <= until_us && reader->chunk.outcome != SF_REMOVED_WIPED)
+			states[n++] = (SfRemovedState) {(uint16) reader->chunk_at, SF_REMOVED_WIPED};
+	pfree(reader);
+	return n;
+}
+
+/*
+ * The first page stays for what it has of later times.  Of what is over on it nothing is to be
+ * left, since a page that gets few records would have keys of rows for months.
+ */
+static void
+wipe_over(Relation rel, int64 until_us)
+{
+	SfHeader	h = sfi_header(rel);
+	SfRemovedPage *copy = palloc(SF_PAGE_CONTENT);
+	SfRemovedState *states = palloc(SF_PAGE_CONTENT);
+	int			n = 0;
+
+	if (h.removed_head != 0)
+	{
+		sfi_page_read_copy(rel, h.removed_head, SF_PAGE_REMOVED, copy);
+		n = find_over(copy, until_us, states);
+	}
+	if (n > 0)
+	{
+		Buffer		buf = sfi_page_read(rel, h.removed_head, SF_PAGE_REMOVED,
+										BUFFER_LOCK_EXCLUSIVE);
+
+		sfi_change_begin();
+		sfi_change_op(sfi_change_add(buf), SF_OP_REMOVED_STATES, states,
+					  n * sizeof(SfRemovedState));
+		sfi_change_finish_pages(SF_PAGES_REMOVED, 0, 0);
+	}
+	pfree(states);
+	pfree(copy);
+}
+
 /* What has ended is to be on no page any more: names, and keys of rows. */
 void
 sfi_removed_trim(Relation rel, int64 until_us, bool all)
@@ -545,6 +594,7 @@ sfi_removed_trim(Relation rel, int64 until_us, bool all)
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	while (trim_first(rel, until_us, all))
 		CHECK_FOR_INTERRUPTS();
+	wipe_over(rel, until_us);
 }
 
 /*
@@ -566,98 +616,4 @@ sfi_removed_press(Relation rel, uint64 most_sectors)
 		h = sfi_header(rel);
 	}
 	return any;
-}
-
-/* ---- how transactions have ended ---- */
-
-/* Outcomes of the chunks of a page. */
-typedef struct Ends
-{
-	int			nstates;
-	SfRemovedState states[SF_REMOVED_ROOM / sizeof(SfRemovedChunk)];
-	bool		left;			/* has a transaction not ended? */
-} Ends;
-
-/*
- * Ask for all of the copy, with nothing locked: the commit log may have to be read.  A transaction
- * of which nobody knows any more is taken for one that has not committed.
- */
-static void
-ask_ends(const SfRemovedPage *page, SfHorizon horizon, Ends *ends, SfMaintain *stats)
-{
-	SfRemovedReader *reader = palloc(sizeof(SfRemovedReader));
-
-	ends->nstates = 0;
-	ends->left = false;
-	sf_format_removed_begin(reader, page->chunks, page->nbytes);
-	while (sf_format_removed_next_chunk(reader))
-	{
-		SfTransactionEnd end;
-
-		if (reader->chunk.outcome != SF_REMOVED_UNKNOWN)
-			continue;
-		end = sf_base_transaction_end_at(reader->chunk.fxid, horizon.next, horizon.clog);
-		if (end == SF_END_RUNNING)
-		{
-			ends->left = true;
-			sfi_note_unresolved(stats, FullTransactionIdFromU64(reader->chunk.fxid));
-			continue;
-		}
-		ends->states[ends->nstates].offset = (uint16) reader->chunk_at;
-		ends->states[ends->nstates++].outcome = end == SF_END_COMMITTED ? SF_REMOVED_COMMITTED :
-			SF_REMOVED_ABORTED;
-	}
-	pfree(reader);
-}
-
-/* Note them on the page: only the resolver changes what is there. */
-static void
-put_ends(Relation rel, uint32 page, const Ends *ends)
-{
-	Buffer		buf = sfi_page_read(rel, page, SF_PAGE_REMOVED, BUFFER_LOCK_EXCLUSIVE);
-
-	SF_ASSERT(ends->nstates > 0);
-	sfi_change_begin();
-	sfi_change_op(sfi_change_add(buf), SF_OP_REMOVED_STATES, ends->states,
-				  ends->nstates * sizeof(SfRemovedState));
-	sfi_change_finish_pages(SF_PAGES_REMOVED, 0, 0);
-}
-
-/* All before that page is noted, from now on. */
-static void
-move_unknown(Relation rel, uint32 page)
-{
-	SfHeader	h;
-	Buffer		hbuf = sfi_header_lock(rel, &h);
-
-	SF_ASSERT(h.removed_unknown != 0 && page != 0);
-	h.removed_unknown = page;
-	sfi_change_begin_header(hbuf, &h);
-	sfi_change_finish_pages(SF_PAGES_REMOVED, 0, 0);
-}
-
-void
-sfi_removed_note_ends(Relation rel, SfHorizon horizon, SfMaintain *stats)
-{
-	uint32		unknown = sfi_header(rel).removed_unknown;
-	uint32		first = unknown;
-	SfRemovedPage *copy = palloc(SF_PAGE_CONTENT);
-	Ends	   *ends = palloc(sizeof(Ends));
-
-	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
-	for (uint32 page = unknown; page != 0 && page != SF_NO_PAGE; page = copy->next)
-	{
-		CHECK_FOR_INTERRUPTS();
-		sfi_page_read_copy(rel, page, SF_PAGE_REMOVED, copy);
-		ask_ends(copy, horizon, ends, stats);
-		if (ends->nstates > 0)
-			put_ends(rel, page, ends);
-		/* the last page gets more */
-		if (page == first && !ends->left && copy->next != SF_NO_PAGE)
-			first = copy->next;
-	}
-	if (first != unknown)
-		move_unknown(rel, first);
-	pfree(ends);
-	pfree(copy);
 }

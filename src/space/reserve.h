@@ -79,9 +79,11 @@ extern void sfi_take_back_blocks(Relation rel, uint64 start_block, uint64 end_bl
 /* ---- the limit of a column (quota.c, full.c) ---- */
 
 /*
+ * pages: how many count of a segment relation whose data files have so many sectors.
  * sectors: how many the column's limit leaves for the data files; SF_MAX_SECTORS without a limit.
  * has_pages: may that many pages be made besides?  Both ask the catalog: no page is locked.
  */
+extern uint64 sfi_quota_pages(const SfHeader *h, uint64 sectors);
 extern uint64 sfi_quota_sectors(SfSegment *seg, Relation rel);
 extern bool sfi_quota_has_pages(SfSegment *seg, Relation rel, int n);
 

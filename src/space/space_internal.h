@@ -47,6 +47,7 @@
  * grow.c				longer and shorter data files
  * pending.c			the pending queue: entries are added
  * removed_pages.c		records of removed values
+ * removed_ends.c		how the transactions of these have ended
  * kept_sectors.c		how much of it, counted: what shared objects keep
  * history.c			space of removed values that is kept for a time
  * references.c			the pending queue: references to share records are counted down

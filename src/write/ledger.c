@@ -133,7 +133,7 @@ touches(SfNoteKind kind, const Note *note, const SfSegment *seg, SfRun run)
 	SF_ASSERT(note->run.nsectors > 0 && run.nsectors > 0);
 	if (names_pages(kind))
 		return false;
-	if (kind == SF_NOTE_REF_DROP)
+	if (kind == SF_NOTE_REF_DROP || kind == SF_NOTE_REF_DROP_NOW)
 		return note->seg == seg && note->run.start == run.start;
 	if (note->seg != seg || note->run.start + note->run.nsectors != run.start ||
 		!sf_same_map(note->run.start, run.start))
@@ -208,12 +208,13 @@ sfi_ledger_add_pages(SfNoteKind kind, SfSegment *seg, const uint32 *pages, int n
 }
 
 void
-sfi_ledger_add_drop(SfSegment *seg, SfShareId id, uint32 references)
+sfi_ledger_add_drop(SfNoteKind kind, SfSegment *seg, SfShareId id, uint32 references)
 {
 	const SfRun drop = {sf_share_to_start(id), references};
 
 	SF_ASSERT(sf_share_is_possible(id) && references > 0);
-	add(current_list(SF_NOTE_REF_DROP), SF_NOTE_REF_DROP, seg, drop);
+	SF_ASSERT(kind == SF_NOTE_REF_DROP || kind == SF_NOTE_REF_DROP_NOW);
+	add(current_list(kind), kind, seg, drop);
 }
 
 /* ---- summing up ---- */
@@ -386,6 +387,7 @@ static const SfPendKind pend_kinds[SF_NOTE_KINDS] = {
 	[SF_NOTE_FREE_NOW] = SF_PEND_FREE_NOW,
 	[SF_NOTE_FREE_PAGE_NOW] = SF_PEND_FREE_PAGE_NOW,
 	[SF_NOTE_REF_DROP] = SF_PEND_REF_DROP,
+	[SF_NOTE_REF_DROP_NOW] = SF_PEND_REF_DROP_NOW,
 };
 
 void

@@ -279,6 +279,8 @@ typedef struct GivenUp
 	struct varlena *datum;		/* the value */
 	const SfRemoval *removal;	/* how the row has lost it, or NULL */
 	bool		is_listed;		/* for as long as it is kept */
+	bool		is_new;			/* of this transaction: no other row, and no
+								 * older version, has its reference */
 	SfOwned		unshared;
 } GivenUp;
 
@@ -374,7 +376,7 @@ drop_shared_root(const GivenUp *given, SfSegment *seg)
 {
 	SF_ASSERT(sf_object_has_root(given->loc) && sf_share_is_possible(given->record));
 	if (given->successor == NULL)
-		sfi_ledger_add_drop(seg, given->record, 1);
+		sfi_ledger_add_drop(SF_NOTE_REF_DROP, seg, given->record, 1);
 	else if (!(given->successor->flags & SF_LOC_SHARED))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -422,6 +424,16 @@ free_owned(GivenUp *given, SfSegment *seg)
 	sf_space_free_owned(&given->unshared);
 }
 
+/*
+ * Is a reference none that a retention has to keep?  It was made in this transaction, and nobody
+ * can list it.
+ */
+static bool
+is_dropped_now(const GivenUp *given, SfSegment *seg)
+{
+	return given->is_new && sf_object_is_reference(given->loc) && sfi_write_retains(seg);
+}
+
 /* Note what a row loses with its value, as the table at the head of this file says. */
 static void
 free_genuine(GivenUp *given)
@@ -431,7 +443,8 @@ free_genuine(GivenUp *given)
 	if (!sf_object_is_reference(given->loc))
 		free_owned(given, seg);
 	if ((given->loc->flags & SF_LOC_SHARED) && given->successor == NULL)
-		sfi_ledger_add_drop(seg, sf_share_id_of(given->loc), 1);
+		sfi_ledger_add_drop(is_dropped_now(given, seg) ? SF_NOTE_REF_DROP_NOW : SF_NOTE_REF_DROP,
+							seg, sf_share_id_of(given->loc), 1);
 }
 
 /*
@@ -445,6 +458,7 @@ free_new(Made *made, GivenUp *given)
 		return;
 	own(made, given->loc, made->state == SF_OBJECT_PLACED ? SF_OBJECT_LOST : SF_OBJECT_FREED);
 	given->seg = made->seg;
+	given->is_new = true;
 	free_genuine(given);
 }
 

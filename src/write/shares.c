@@ -300,7 +300,7 @@ settle(Share *share)
 			sf_space_share_publish(seg, id, share->key.object_id, share->rows);
 	}
 	else if (share->rows == 0)
-		sfi_ledger_add_drop(seg, id, 1);
+		sfi_ledger_add_drop(SF_NOTE_REF_DROP, seg, id, 1);
 	else if (share->rows > 1 &&
 			 !sf_space_share_refer(seg, id, share->key.object_id, share->rows - 1))
 		sf_base_report_damage(psprintf("share record of object " UINT64_FORMAT " is gone",

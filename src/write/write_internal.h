@@ -318,9 +318,10 @@ typedef enum SfNoteKind
 	SF_NOTE_FREE_NOW,			/* as these two, but no retention keeps it */
 	SF_NOTE_FREE_PAGE_NOW,
 	SF_NOTE_REF_DROP,
+	SF_NOTE_REF_DROP_NOW,
 } SfNoteKind;
 
-#define SF_NOTE_KINDS	6
+#define SF_NOTE_KINDS	7
 
 /*
  * Note runs, pages, or references that are lost, at the current nest level; gives it an xid.
@@ -329,7 +330,7 @@ typedef enum SfNoteKind
  */
 extern void sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n);
 extern void sfi_ledger_add_pages(SfNoteKind kind, SfSegment *seg, const uint32 *pages, int n);
-extern void sfi_ledger_add_drop(SfSegment *seg, SfShareId id, uint32 references);
+extern void sfi_ledger_add_drop(SfNoteKind kind, SfSegment *seg, SfShareId id, uint32 references);
 
 /*
  * Keep to securefile.transaction_memory: sum up, or log early.  Called when no

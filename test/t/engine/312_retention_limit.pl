@@ -11,7 +11,7 @@ use SecurefilePages;
 use SecurefileTest;
 use Test::More;
 
-use constant { KEPT_SHARED => CONTENT + 168, FREE_PAGES => CONTENT + 176 };
+use constant { KEPT_SECTORS => CONTENT + 120, KEPT_SHARED => CONTENT + 168, FREE_PAGES => CONTENT + 176 };
 
 my $node = new_cluster('limit', conf => [ 'securefile.monitor = off', 'securefile.syncer = off', 'fsync = off' ]);
 need_faults($node);
@@ -40,12 +40,12 @@ foreach my $retention ('retention 7 days', 'retention none')
 	sql("CREATE TABLE $table (id int PRIMARY KEY, doc securefile(disable_storage_in_row, deduplicate, '$retention', 'max_size 1 MB'))",
 		"INSERT INTO $table SELECT i, repeat('x', 5000)::bytea FROM generate_series(1, 40000) i",
 		"DELETE FROM $table");
-	my $error = said("INSERT INTO $table VALUES (0, decode(repeat('00', 300000), 'hex'))");
+	my $error = said("INSERT INTO $table VALUES (0, decode(repeat('00', 300000), 'hex'))", "DELETE FROM $table");
 	# nothing is sure but that it is not wrong: the pages are in use
 	like($error, qr/securefile_purge\(\)/, 'the hint names what helps, also where no value is kept') if $error =~ /ERROR:  53400/ && $table eq 'many_kept';
 	sql(maintain($table));
 	cmp_ok(retained($table), '<=', 512 * 1024, "no more than half is kept in $table") if $table eq 'many_kept';
-	is(said(purge($table), maintain($table), "INSERT INTO $table VALUES (1, decode(repeat('00', 300000), 'hex'))", "SELECT 1 / (length(doc) = 300000)::int FROM $table"), '',
+	is(said(purge($table), maintain($table), "INSERT INTO $table VALUES (1, decode(repeat('00', 900000), 'hex'))", "SELECT 1 / (length(doc) = 900000)::int FROM $table WHERE id = 1"), '',
 		"a column is not full because of a DELETE ($retention)");
 	cmp_ok(-s segment($table), '>', 1024 * 1024, 'which has taken more pages than the limit has') if $table eq 'many_kept';
 	no_findings($table);
@@ -96,6 +96,36 @@ cmp_ok(retained('small'), '<=', mb(2), 'no more than half is kept');
 cmp_ok(retained('small'), '>', mb(1), 'and not much less');
 no_findings('small');
 
+# Each in a block of its own, of which nothing else can use the rest: they are not more than half, either.
+kept_table('alone', "'max_size 1 MB'");
+sql('INSERT INTO alone SELECT i, repeat(\'a\', 1500)::bytea FROM generate_series(1, 5) i');
+my $refused = '';
+foreach my $round (1 .. 12)
+{
+	$refused .= said("DO \$\$ BEGIN FOR i IN 1 .. 40 LOOP UPDATE alone SET doc = repeat(chr(65 + i), 1500)::bytea WHERE id = 1 + i % 5; COMMIT; END LOOP; END \$\$", maintain('alone'));
+}
+unlike($refused, qr/ERROR/, 'what is kept of small values does not fill the column');
+like($refused, qr/WARNING:  53400/, 'the oldest of it ends');
+cmp_ok(listed('alone'), '>', 80, 'and no more');
+# Six in a block, which go one by one: what is free beside them counts once.
+kept_table('six', "'max_size 1 MB'");
+sql(q{INSERT INTO six SELECT i, 'x' FROM generate_series(1, 6) i}, (map { ("DELETE FROM six WHERE id = $_", maintain('six')) } 3, 6, 1, 2, 5, 4), 'CHECKPOINT');
+is(unpack('Q<', substr(slurp(segment('six')), KEPT_SECTORS, 8)), 8 + PAGE / SECTOR, 'a block counts as a block, and a page of the history');
+# Many in a block, in a column that deduplicates
+kept_table('many_small', 'deduplicate', "'max_size 1 MB'");
+sql('INSERT INTO many_small SELECT i, i::text::bytea FROM generate_series(1, 700) i', 'DELETE FROM many_small');
+is(said(maintain('many_small')), '', 'shared values count as what they are, too');
+is(listed('many_small'), 700, 'all is listed');
+no_findings($_) foreach 'alone', 'many_small';
+
+# What is stored and removed in one transaction cannot be listed, and is not kept.
+kept_table('brief', 'deduplicate', "'max_size 2 MB'");
+sql('BEGIN', 'INSERT INTO brief VALUES (1, content(1))', 'UPDATE brief SET doc = content(2)', 'DELETE FROM brief', 'COMMIT', maintain('brief'));
+is(sql("SELECT retained_bytes, pending_bytes, live_bytes FROM securefile_usage('brief', 'doc')"), '0|0|0', 'what only one transaction has seen is not kept');
+sql('INSERT INTO brief VALUES (1, content(1))', 'BEGIN', 'INSERT INTO brief VALUES (2, content(1))', 'UPDATE brief SET doc = content(1) WHERE id = 1', 'DELETE FROM brief WHERE id = 2', 'COMMIT', 'DELETE FROM brief', maintain('brief'));
+is(sql("SELECT count(*), count(*) FILTER (WHERE document::bytea = content(1)) FROM securefile_removed('brief', 'doc')"), '2|2', 'nor does it take along what others had');
+no_findings('brief');
+
 # ---- numbers that the header has ----
 
 kept_table('numbers', 'deduplicate', "'max_size 64 MB'");
@@ -103,7 +133,9 @@ sql('INSERT INTO numbers SELECT i, content(i) FROM generate_series(1, 9) i', 'DE
 	'INSERT INTO numbers SELECT i, content(i) FROM generate_series(1, 9) i', 'DELETE FROM numbers WHERE id < 5', maintain('numbers'), 'CHECKPOINT');
 my $file = segment('numbers');
 my ($shared, $free) = unpack('Q< V', substr(slurp($file), KEPT_SHARED, 12));
-is($shared * SECTOR, sectors(1) + sectors(2) + sectors(3) + sectors(4), 'the header knows what shared objects keep');
+my $keep = sectors(1) + sectors(2) + sectors(3) + sectors(4);
+# and what is free of their last blocks
+ok($shared * SECTOR >= $keep && $shared * SECTOR <= $keep + 4 * 7 * SECTOR, 'the header knows what shared objects keep');
 is($free, scalar(pages_of(slurp($file), PAGE_FREE)), 'and how many pages are free');
 $node->stop;
 change($file, 0, FREE_PAGES, pack('V', $free + 1));
@@ -120,8 +152,13 @@ sql(q{CREATE TABLE keys (id text PRIMARY KEY, doc securefile(disable_storage_in_
 	q{INSERT INTO keys VALUES ('Erika Mustermann', 'x')}, 'DELETE FROM keys', maintain('keys'), 'CHECKPOINT');
 like(slurp(segment('keys')), qr/Erika Mustermann/, 'the key of a removed row is in the segment');
 arm($node, 'time_passes', 'skip', times => -1);
-sql(maintain('keys'), 'CHECKPOINT');
-unlike(slurp(segment('keys')), qr/Erika Mustermann/, 'and is not when its time is over');
+sql(q{INSERT INTO keys VALUES ('Max Mustermann', 'x')}, q{DELETE FROM keys}, maintain('keys'), 'CHECKPOINT');
+unlike(slurp(segment('keys')), qr/Erika Mustermann/, 'and is not when its time is over, though others are kept on the page');
+like(slurp(segment('keys')), qr/Max Mustermann/, 'as one that is');
+is(sql(q{SELECT string_agg(row_key ->> 'id', ' ') FROM securefile_removed('keys', 'doc')}), 'Max Mustermann', 'which is listed');
+no_findings('keys');
+sql(purge('keys'), 'CHECKPOINT');
+unlike(slurp(segment('keys')), qr/Mustermann/, 'and none is after a purge');
 disarm($node);
 
 # ---- a purge and a TRUNCATE ----
