@@ -376,6 +376,16 @@ CREATE FUNCTION securefile_erase(handle integer, count bigint) RETURNS bigint
 COMMENT ON FUNCTION securefile_erase(integer, bigint)
 	IS 'make count bytes (0 or more) from the position of a handle on zeros, none behind the end; the position stays; returns how many';
 
+CREATE FUNCTION securefile_insert(handle integer, bytes bytea) RETURNS integer
+	AS 'MODULE_PATHNAME', 'securefile_insert_handle' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_insert(integer, bytea)
+	IS 'insert bytes at the position of a handle that was created, or opened with rw; what follows moves back; moves the position; returns the number of bytes';
+
+CREATE FUNCTION securefile_delete(handle integer, count bigint) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_delete_handle' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_delete(integer, bigint)
+	IS 'take count bytes (0 or more) from the position of a handle on out of its file, none behind the end; what follows moves to the front; the position stays; returns how many';
+
 CREATE FUNCTION securefile_search(handle integer, pattern bytea) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_search(integer, bytea)
@@ -575,11 +585,13 @@ CREATE FUNCTION securefile_storage(
 	OUT compressed_units bigint,
 	OUT codec text,
 	OUT key_id integer,
-	OUT hashed boolean
+	OUT hashed boolean,
+	OUT pieces bigint,
+	OUT unused_bytes bigint
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_storage(securefile)
-	IS 'how a file is stored: form (inline, stored, edited, unfilled), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none; hashed: its SHA-256 is kept with it';
+	IS 'how a file is stored: form (inline, stored, edited, unfilled), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none; hashed: its SHA-256 is kept with it; pieces, into which insertions and deletions have cut it, and unused_bytes of its units';
 
 CREATE FUNCTION securefile_extents(
 	document securefile,

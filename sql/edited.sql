@@ -190,7 +190,7 @@ ON CONFLICT (id) DO UPDATE SET document = t.document || excluded.document, plain
 SELECT * FROM wrong;
 SELECT * FROM securefile_check('docs', 'document');
 SELECT * FROM securefile_check('pieces', 'document');
-SELECT live_bytes = (SELECT sum((length(document) + 511) / 512 * 512) FROM docs WHERE length(document) > 4000) AS space
+SELECT live_bytes = (SELECT sum((length + unused_bytes + 511) / 512 * 512) FROM docs, securefile_storage(document) WHERE form = 'stored') AS space
 FROM securefile_maintain('docs', 'document'), LATERAL (SELECT 1 WHERE entries_seen >= 0 OFFSET 0) o, securefile_usage('docs', 'document');
 
 -- CREATE TABLE AS, temporary and unlogged tables, domains, constraints, defaults, generated columns

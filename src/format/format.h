@@ -228,7 +228,7 @@ typedef struct SfRun
  *	 10		2		key id; not 0 if and only if KEYED
  *	 12		4		generation of the object (1 for a new one)
  *	 16		8		object id, never reused within a segment
- *	 24		8		length of the value in bytes
+ *	 24		8		length of the unit space in bytes: of the value, unless PIECED
  *	 32		8		incarnation of the segment
  *	 40		4		number of units of a flat map; 0 with an inode map
  *	 44		2		number of runs (flat map), or depth of the inode tree
@@ -238,6 +238,12 @@ typedef struct SfRun
  *	 52		2		cell of that page
  *	 54		2		share flags (SF_SHARE_*)
  *	 56		8		reference id, from the object ids, unique for each row
+ *	 PIECED only (never that of a reference, nor in a share record; INODE is set, too):
+ *	 ..		8		length of the value in bytes
+ *	 ..		8		stamp of the root page of the list of pieces (segment_pages.h)
+ *	 ..		4		its page
+ *	 ..		2		levels of the list, 1 or 2
+ *	 ..		2		reserved, 0
  *	 flat map (INODE not set):
  *	 ..		12 x r	runs: first sector (8), number of sectors (4)
  *	 ..		8 x u	XXH3-64 of the stored bytes of every unit
@@ -256,7 +262,10 @@ typedef struct SfRun
  * contiguous, starting on a sector, and within one run.  Runs that touch on one map
  * page are one run.  A value with holes has an inode map.
  *
- * Every unit but the last holds SF_UNIT_SIZE bytes of the value.  Without UNITS it
+ * Units stand for the unit space.  That is the value, or (PIECED) the value is ranges of it, its
+ * pieces, in an order that a list has.  Pieces do not overlap.
+ *
+ * Every unit but the last holds SF_UNIT_SIZE bytes of the unit space.  Without UNITS it
  * is stored as it is, in as many bytes.  With UNITS each unit says how many bytes
  * are stored and what was done to it: in a flat map by the words behind the
  * checksums, in an inode map by the units of the leaves.
@@ -270,7 +279,7 @@ typedef struct SfRun
  *					All units of an object have one key
  *
  * Versions of an object (generations) share units, always at the same place of
- * the value, and inode pages.
+ * the unit space, and inode pages.
  *
  * The server makes locators and takes none from outside.  Should one get in all
  * the same, by a flaw elsewhere or by damage to a row, the hash at its end
@@ -288,6 +297,7 @@ typedef struct SfRun
 #define SF_LOCATOR_VERSION		1
 #define SF_LOCATOR_HEADER		48
 #define SF_LOCATOR_SHARED_SIZE	16
+#define SF_LOCATOR_PIECES_SIZE	24
 #define SF_LOCATOR_TAG_SIZE		16	/* of a KEYED one */
 #define SF_LOCATOR_MAC_SIZE		8
 #define SF_LOC_INODE			0x0001	/* map is a tree of inode pages */
@@ -295,8 +305,9 @@ typedef struct SfRun
 #define SF_LOC_SHARED			0x0004	/* refers to a share record */
 #define SF_LOC_KEYED			0x0008	/* units are encrypted */
 #define SF_LOC_HASHED			0x0010	/* has the SHA-256 of the value */
+#define SF_LOC_PIECED			0x0020	/* is pieces of its unit space */
 #define SF_LOC_KNOWN_FLAGS \
-	(SF_LOC_INODE | SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED | SF_LOC_HASHED)
+	(SF_LOC_INODE | SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED | SF_LOC_HASHED | SF_LOC_PIECED)
 
 #define SF_SHARE_CELLS			126 /* of a share page (share.h) */
 #define SF_SHARE_BASED			0x0001	/* a changed version of the shared
@@ -350,6 +361,19 @@ typedef struct SfShareReference
 	uint64_t	reference_id;
 } SfShareReference;
 
+/* Levels of a list of pieces. */
+#define SF_LIST_MAX_DEPTH		2
+
+/* Where a locator with PIECED has the list of its pieces, as it stands there. */
+typedef struct SfPieceRoot
+{
+	uint64_t	value_bytes;
+	uint64_t	stamp;
+	uint32_t	page;
+	uint16_t	depth;
+	uint16_t	reserved;
+} SfPieceRoot;
+
 /* The fixed part of a locator, decoded. */
 typedef struct SfLocator
 {
@@ -367,6 +391,7 @@ typedef struct SfLocator
 	uint16_t	depth;			/* inode map: 1 = the root is a leaf */
 	uint32_t	root_page;		/* inode map */
 	uint64_t	root_stamp;		/* inode map */
+	SfPieceRoot pieces;			/* PIECED; value_bytes: of every locator */
 	SfShareReference share;		/* SHARED */
 	const uint8_t *tag;			/* KEYED: SF_LOCATOR_TAG_SIZE bytes */
 	const uint8_t *hash;		/* HASHED: of 64 or SF_SEALED_HASH_SIZE bytes */
@@ -381,7 +406,7 @@ typedef struct SfLocator
 static inline uint64_t
 sf_locator_value_bytes(const SfLocator *loc)
 {
-	return loc->unit_space_bytes;
+	return loc->pieces.value_bytes;
 }
 
 /*

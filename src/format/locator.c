@@ -43,6 +43,7 @@ _Static_assert(SF_FLAT_MAX_UNITS <= SF_FLAT_MAX_RUNS, "a unit is one run at most
 
 _Static_assert(sizeof(SfShareReference) == SF_LOCATOR_SHARED_SIZE,
 			   "SfShareReference is an on-disk format");
+_Static_assert(sizeof(SfPieceRoot) == SF_LOCATOR_PIECES_SIZE, "SfPieceRoot is an on-disk format");
 
 #define GET(type, p)		({ type v_; memcpy(&v_, (p), sizeof(v_)); v_; })
 #define PUT(type, p, v)		do { type v_ = (v); memcpy((p), &v_, sizeof(v_)); } while (0)
@@ -56,11 +57,18 @@ _Static_assert(SF_UNIT_STORED_MAX <= WORD_BYTES_MASK, "a word holds any unit's s
 
 /* ---- where things are ---- */
 
-/* Where the map begins.  What a shared value refers to stands in front of it. */
+/* Where the root of the list of pieces stands.  What a shared value refers to is in front of it. */
+static size_t
+pieces_offset(uint16_t flags)
+{
+	return SF_LOCATOR_HEADER + (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0);
+}
+
+/* Where the map begins. */
 static size_t
 map_offset(uint16_t flags)
 {
-	return SF_LOCATOR_HEADER + (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0);
+	return pieces_offset(flags) + (flags & SF_LOC_PIECED ? SF_LOCATOR_PIECES_SIZE : 0);
 }
 
 /* Bytes of the hash of the value, which stands behind the map. */
@@ -358,6 +366,29 @@ decode_share(const uint8_t *data, size_t len, SfLocator *loc)
 		"locator has an impossible reference id";
 }
 
+/*
+ * The part of a locator that leads to the list of pieces.  They do not overlap, so the value is
+ * no longer than what they are pieces of.  A shared object is not PIECED, and so no reference is.
+ */
+static const char *
+decode_pieces(const uint8_t *data, size_t len, SfLocator *loc)
+{
+	const SfPieceRoot *root = &loc->pieces;
+
+	if (len < map_offset(loc->flags))
+		return "locator is too short";
+	if (!(loc->flags & SF_LOC_INODE) ||
+		((loc->flags & SF_LOC_SHARED) && !(loc->share.flags & SF_SHARE_BASED)))
+		return "locator has pieces, and cannot have any";
+	memcpy(&loc->pieces, data + pieces_offset(loc->flags), sizeof(loc->pieces));
+	if (root->value_bytes == 0 || root->value_bytes > loc->unit_space_bytes)
+		return "length and unit space do not agree";
+	if (root->depth < 1 || root->depth > SF_LIST_MAX_DEPTH || root->reserved != 0)
+		return "list of pieces has an impossible depth";
+	return sf_is_dynamic_page(root->page) && root->stamp > 0 ? NULL :
+		"list of pieces has an impossible page";
+}
+
 /* The parts between the map and the hash at the end, which begins there. */
 static void
 find_end(const uint8_t *end, SfLocator *loc)
@@ -414,9 +445,12 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	 */
 	loc->encoded = data;
 	loc->tagged_bytes = len - SF_LOCATOR_MAC_SIZE;
+	loc->pieces = (SfPieceRoot) {.value_bytes = loc->unit_space_bytes};
 	problem = flags_problem(data[1], loc);
 	if (problem == NULL && (loc->flags & SF_LOC_SHARED))
 		problem = decode_share(data, len, loc);
+	if (problem == NULL && (loc->flags & SF_LOC_PIECED))
+		problem = decode_pieces(data, len, loc);
 	if (problem != NULL)
 		return problem;
 
@@ -497,6 +531,8 @@ put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 	PUT(uint64_t, data + 32, loc->incarnation);
 	if (flags & SF_LOC_SHARED)
 		memcpy(data + SF_LOCATOR_HEADER, &loc->share, sizeof(loc->share));
+	if (flags & SF_LOC_PIECED)
+		memcpy(data + pieces_offset(flags), &loc->pieces, sizeof(loc->pieces));
 	return data + map_offset(flags);
 }
 

@@ -119,10 +119,10 @@ inode_problem(const void *content)
 {
 	const SfInode *inode = content;
 
-	if (inode->level >= SF_INODE_MAX_DEPTH)
+	if (sf_inode_is_list(inode) ? inode->level >= SF_LIST_LEVEL + SF_LIST_MAX_DEPTH :
+		inode->level >= SF_INODE_MAX_DEPTH)
 		return "inode page has an impossible level";
-	if (inode->nentries == 0 ||
-		inode->nentries > (inode->level == 0 ? SF_INODE_MAX_UNITS : SF_INODE_MAX_CHILDREN))
+	if (inode->nentries == 0 || inode->nentries > sf_inode_room(inode->level))
 		return "inode page has an impossible number of entries";
 	return inode->stamp > 0 && inode->stamp < SF_NUMBER_MAX ? NULL :
 		"inode page has an impossible stamp";
@@ -215,6 +215,8 @@ bucket_len(const void *content)
 	return bucket->nentries > SF_ADVICE_BUCKET_MAX ? 0 : sf_advice_bucket_size(bucket);
 }
 
+_Static_assert(SF_LIST_MAX_PIECES == SF_INODE_MAX_CHILDREN &&
+			   SF_LIST_MAX_LEAVES == SF_INODE_MAX_UNITS, "entries are as long as those of maps");
 _Static_assert(sizeof(SfAdviceBucket) <= SF_PAGE_CONTENT, "a bucket of advice fits its page");
 _Static_assert(sizeof(SfHeader) <= SF_PAGE_CONTENT &&
 			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&

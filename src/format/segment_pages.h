@@ -309,6 +309,13 @@ sf_pend_is_run(uint8_t kind)
  *	 28	4	reserved, 0
  *	 32		leaf: 24 x n units (SfUnit); inner: 16 x n children (SfChild)
  *	 8144	8	root: whose the map is (share.h); else 0
+ *
+ * Or a node of the list of its pieces, which levels from 256 on tell.  A leaf has as many entries
+ * as it happens to have.
+ *
+ *	 16	8	0
+ *	 24	2	level: 256 leaf, 257 root above leaves
+ *	 32		leaf: 16 x n pieces (SfRange); root: 24 x n leaves (SfListChild)
  */
 typedef struct SfChild
 {
@@ -316,6 +323,22 @@ typedef struct SfChild
 	uint32_t	page;			/* SF_NO_PAGE: a hole */
 	uint32_t	reserved;
 } SfChild;
+
+/* A range of the unit space, in bytes. */
+typedef struct SfRange
+{
+	uint64_t	start;
+	uint64_t	length;			/* above 0 */
+} SfRange;
+
+/* A leaf of a list of pieces, and how many bytes of the value these are. */
+typedef struct SfListChild
+{
+	uint64_t	stamp;
+	uint64_t	bytes;
+	uint32_t	page;
+	uint32_t	reserved;
+} SfListChild;
 
 typedef struct SfInode
 {
@@ -329,12 +352,39 @@ typedef struct SfInode
 	{
 		SfUnit		units[1];
 		SfChild		children[1];
+		SfRange		pieces[1];
+		SfListChild leaves[1];
 	}			u;
 } SfInode;
 
 #define SF_INODE_HEADER			offsetof(SfInode, u)
 #define SF_INODE_MAX_UNITS		((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfUnit))
 #define SF_INODE_MAX_CHILDREN	((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfChild))
+
+#define SF_LIST_LEVEL			256 /* of leaves of a list of pieces */
+#define SF_LIST_MAX_PIECES		((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfRange))
+#define SF_LIST_MAX_LEAVES		((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfListChild))
+
+/* Is a node one of a list of pieces? */
+static inline bool
+sf_inode_is_list(const SfInode *inode)
+{
+	return inode->level >= SF_LIST_LEVEL;
+}
+
+/* Bytes of an entry of a node of a level, and how many of them it has room for. */
+static inline size_t
+sf_inode_entry_bytes(uint16_t level)
+{
+	return level == 0 ? sizeof(SfUnit) : level < SF_LIST_LEVEL ? sizeof(SfChild) :
+		level == SF_LIST_LEVEL ? sizeof(SfRange) : sizeof(SfListChild);
+}
+
+static inline uint32_t
+sf_inode_room(uint16_t level)
+{
+	return (uint32_t) ((SF_PAGE_CONTENT - SF_INODE_HEADER) / sf_inode_entry_bytes(level));
+}
 
 /* Inode trees have at most this many levels: they hold more than INT64_MAX bytes. */
 #define SF_INODE_MAX_DEPTH		6

@@ -279,6 +279,71 @@ other_at_root(Difference *diff, const SfLocator *loc, uint16 level)
 	return other;
 }
 
+/* The pages of a list of pieces that are to be read. */
+typedef struct ListStep
+{
+	Difference *diff;
+	SfChild    *pages;
+	int			n;
+} ListStep;
+
+/* An SfBaseStep. */
+static void
+read_list(void *arg)
+{
+	ListStep   *step = arg;
+
+	step->n = sfi_list_pages(step->diff->seg, step->diff->loc, &step->pages);
+}
+
+/* The same, or the caller is told, and there are none. */
+static void
+read_list_or_tell(ListStep *step)
+{
+	ErrorData  *error;
+
+	if (step->diff->damaged == NULL)
+	{
+		read_list(step);
+		return;
+	}
+	error = sf_base_guarded_read(read_list, step);
+	if (error == NULL)
+		return;
+	step->n = 0;
+	step->diff->damaged(error, step->diff->arg);
+	FreeErrorData(error);
+}
+
+static bool
+has_page(const SfChild *pages, int n, SfChild page)
+{
+	for (int i = 0; i < n; i++)
+		if (pages[i].page == page.page && pages[i].stamp == page.stamp)
+			return true;
+	return false;
+}
+
+/* Note the pages of the list of pieces that no other version has. */
+static void
+walk_list(Difference *diff)
+{
+	ListStep	step = {diff};
+	SfChild    *pages[MAX_OTHERS];
+	int			npages[MAX_OTHERS];
+
+	if (!(diff->loc->flags & SF_LOC_PIECED))
+		return;
+	for (int k = 0; k < MAX_OTHERS; k++)
+		npages[k] = diff->others[k] == NULL ? 0 :
+			sfi_list_pages(diff->seg, diff->others[k], &pages[k]);
+	read_list_or_tell(&step);
+	for (int i = 0; i < step.n; i++)
+		if (!has_page(pages[0], npages[0], step.pages[i]) &&
+			!has_page(pages[1], npages[1], step.pages[i]))
+			add_page(diff, step.pages[i].page);
+}
+
 /* Walk the tree of diff->loc from its root. */
 static SfOwned
 walk(Difference *diff)
@@ -294,6 +359,7 @@ walk(Difference *diff)
 	diff->runs_size = 8;
 	owned.runs = palloc(diff->runs_size * sizeof(SfRun));
 	walk_node(diff, sfi_object_root(diff->loc), level, 0, at_root);
+	walk_list(diff);
 	return owned;
 }
 

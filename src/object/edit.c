@@ -354,16 +354,23 @@ set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *right, uint8 *
 }
 
 SfValue
-sf_object_edit_finish(SfEdit *edit, uint64 unit_space_bytes, const SfContentHash *hash)
+sf_object_edit_finish(SfEdit *edit, uint64 unit_space_bytes, const SfContentHash *hash,
+					  const SfNewList *list)
 {
 	SfValue		value = {palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE), SF_FORM_STORED, edit->loc};
 	uint8		kept_hash[SF_SEALED_HASH_SIZE];
 	uint8	   *data = (uint8 *) VARDATA(value.datum);
-	Size		len;
+	Size		len = 0;
 
 	SF_ASSERT(sf_units_of(unit_space_bytes) == edit->loc.nunits && unit_space_bytes > 0);
 	SF_ASSERT(sfi_edit_is_valid(edit));
 	value.loc.unit_space_bytes = unit_space_bytes;
+	value.loc.pieces = (SfPieceRoot) {.value_bytes = unit_space_bytes};
+	if (list != NULL)
+	{
+		value.loc.flags |= SF_LOC_PIECED;
+		value.loc.pieces = sfi_list_write(edit, list);
+	}
 	if (hash != NULL)
 		set_hash(edit, &value.loc, hash, kept_hash);
 
@@ -372,7 +379,8 @@ sf_object_edit_finish(SfEdit *edit, uint64 unit_space_bytes, const SfContentHash
 	 * are not needed any more, and the difference to its base gives them
 	 * back.
 	 */
-	len = encode_flat(edit, &value.loc, data);
+	if (list == NULL)
+		len = encode_flat(edit, &value.loc, data);
 	if (len == 0)
 		len = encode_tree(edit, &value.loc, data);
 	SF_ASSERT(len > SF_LOCATOR_HEADER && len <= SF_LOCATOR_MAX_SIZE);

@@ -148,8 +148,7 @@ require_fitting(const SfLocator *loc, uint32 page, uint16 level, uint64 first_un
 Size
 sfi_inode_size(const SfInode *inode)
 {
-	return SF_INODE_HEADER +
-		inode->nentries * (inode->level == 0 ? sizeof(SfUnit) : sizeof(SfChild));
+	return SF_INODE_HEADER + inode->nentries * sf_inode_entry_bytes(inode->level);
 }
 
 /* A page of a KEYED object is what the stamp says, which the pointer to it repeats. */
@@ -162,17 +161,11 @@ require_genuine(SfSegment *seg, const SfLocator *loc, uint32 page, const SfInode
 }
 
 void
-sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
-			   uint64 first_unit, SfInode *inode)
+sfi_inode_fetch(SfSegment *seg, const SfLocator *loc, SfChild pointer, SfInode *inode)
 {
 	SfPageType	type;
 
-	SF_ASSERT(pointer.page != SF_NO_PAGE || !(loc->flags & SF_LOC_INODE));
-	if (!(loc->flags & SF_LOC_INODE))
-	{
-		read_flat(loc, inode);
-		return;
-	}
+	SF_ASSERT(pointer.page != SF_NO_PAGE && (loc->flags & SF_LOC_INODE));
 	type = sf_space_read_page(seg, pointer.page, (char *) inode);
 	if (type != SF_PAGE_INODE || inode->object_id != loc->object_id ||
 		inode->stamp != pointer.stamp)
@@ -187,14 +180,25 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 		sf_base_report_outlived(psprintf("Page %u of its segment belongs to another value now.",
 										 pointer.page));
 	}
-
-	/*
-	 * It is the page that was meant, so what it says cannot be the work of a
-	 * later owner: if it does not fit the tree it is damaged.
-	 */
-	require_fitting(loc, pointer.page, level, first_unit, inode);
 	if (loc->genuine)
 		require_genuine(seg, loc, pointer.page, inode);
+}
+
+/*
+ * It is the page that was meant, so what it says cannot be the work of a later owner: if it does
+ * not fit the tree it is damaged.
+ */
+void
+sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
+			   uint64 first_unit, SfInode *inode)
+{
+	if (!(loc->flags & SF_LOC_INODE))
+	{
+		read_flat(loc, inode);
+		return;
+	}
+	sfi_inode_fetch(seg, loc, pointer, inode);
+	require_fitting(loc, pointer.page, level, first_unit, inode);
 }
 
 /* Range of units to be read, relative to the object. */

@@ -62,6 +62,7 @@ sfi_object_is_as_decoded(const SfValue *value)
 		loc.nunits == made->nunits && loc.encoded == made->encoded &&
 		loc.tagged_bytes == made->tagged_bytes && loc.map == made->map &&
 		loc.tag == made->tag && loc.hash == made->hash &&
+		memcmp(&loc.pieces, &made->pieces, sizeof(loc.pieces)) == 0 &&
 		memcmp(&loc.share, &made->share, sizeof(loc.share)) == 0 &&
 		(loc.flags & SF_LOC_INODE ? loc.depth == made->depth &&
 		 loc.root_page == made->root_page && loc.root_stamp == made->root_stamp

@@ -105,6 +105,16 @@ extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
  */
 extern uint64 sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first);
 
+/*
+ * Which ranges of its unit space bytes [from, to) of a value are, in their order (palloc'd);
+ * returns how many.  One, the same, unless it is PIECED.  Locks and errors as above.
+ */
+extern int64 sf_object_ranges(SfSegment *seg, const SfLocator *loc, uint64 from, uint64 to,
+							  SfRange **ranges);
+
+/* P1 of pieces.c, of a PIECED value: ERROR DATA_CORRUPTED if two of its pieces overlap. */
+extern void sf_object_require_sound_list(SfSegment *seg, const SfLocator *loc);
+
 /* Sectors that all units of a flat map take.  Never throws. */
 extern uint64 sf_object_flat_sectors(const SfLocator *loc);
 
@@ -162,13 +172,24 @@ extern void sf_object_edit_units(SfEdit *edit, uint64 unit_space_bytes, uint64 f
 /* As sf_object_next_stored(), of the map as it is now.  May be cancelled. */
 extern uint64 sf_object_edit_next_stored(SfEdit *edit, uint64 first);
 
+/* A list of pieces holds that many. */
+#define SF_PIECES_MAX	((int64) SF_LIST_MAX_LEAVES * SF_LIST_MAX_PIECES)
+
+/* The pieces that a version is to be; base: that it was begun from, or NULL. */
+typedef struct SfNewList
+{
+	const SfLocator *base;
+	const SfRange *ranges;
+	int64		n;
+} SfNewList;
+
 /*
  * Build the STORED value (palloc'd): flat when it fits, else its inode pages
  * are written.  The length is above 0 and in the last unit.  hash: of all its bytes, to be
- * kept, or NULL.  Frees the edit.
+ * kept, or NULL.  list: what makes it PIECED, or NULL.  Frees the edit.
  */
 extern SfValue sf_object_edit_finish(SfEdit *edit, uint64 unit_space_bytes,
-									 const SfContentHash *hash);
+									 const SfContentHash *hash, const SfNewList *list);
 
 /* ---- EDITED values (edited.c) ---- */
 
@@ -328,7 +349,7 @@ sf_object_is_version(const SfLocator *loc)
 /*
  * Begin a share record of the object of a locator: all but its hashes, its maker and what
  * the column's options were.  The locator may be that of a reference.  False: it is too long
- * for one.
+ * for one, or PIECED.
  */
 extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy *copy);
 

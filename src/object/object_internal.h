@@ -8,6 +8,7 @@
  * inode.c		nodes of unit maps: reading them, ranges of units
  * edit.c		a unit map under construction
  * edit_nodes.c	its nodes in memory, and their pages (edit_nodes.h)
+ * pieces.c		lists of pieces, of values that are not their unit space
  * difference.c		what one version of an object owns and another does not
  * edited.c		EDITED values, which exist in memory only
  * rope.c		those of many pieces, as trees
@@ -33,7 +34,7 @@ extern bool sfi_object_is_as_decoded(const SfValue *value);
 static inline uint64
 sfi_inode_capacity(uint16 level)
 {
-	return level == 0 ? SF_INODE_MAX_UNITS : SF_INODE_MAX_CHILDREN;
+	return sf_inode_room(level);
 }
 
 /* Units below one entry of a node of a level. */
@@ -70,6 +71,12 @@ extern void sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer
 						   uint64 first_unit, SfInode *inode);
 
 /*
+ * The same for any page of an object with INODE, of a list of pieces, too: it is the one meant,
+ * and nothing is known of its place.
+ */
+extern void sfi_inode_fetch(SfSegment *seg, const SfLocator *loc, SfChild pointer, SfInode *inode);
+
+/*
  * ERROR DATA_CORRUPTED unless a unit that comes from an inode page is such as the length of
  * the object allows.
  */
@@ -84,6 +91,14 @@ extern void sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, 
  * behind it.  Errors of sf_keys_of().
  */
 extern void sfi_object_put_tag(SfSegment *seg, uint16 key_id, uint8 *data, Size len);
+
+/* ---- pieces.c ---- */
+
+/* The pages of the list of a PIECED value, the root first; palloc'd.  0: it is not PIECED. */
+extern int	sfi_list_pages(SfSegment *seg, const SfLocator *loc, SfChild **pages);
+
+/* Write a list; pages that the base has, too, are kept. */
+extern SfPieceRoot sfi_list_write(SfEdit *edit, const SfNewList *list);
 
 /* ---- edited.c ---- */
 

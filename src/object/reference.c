@@ -31,7 +31,8 @@ bool
 sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 {
 	SfShareRecord *record = &copy->record;
-	size_t		len = sf_format_share_locator(record->locator, loc);
+	bool		pieced = (loc->flags & SF_LOC_PIECED) != 0;
+	size_t		len = pieced ? 0 : sf_format_share_locator(record->locator, loc);
 	uint64		nsectors;
 
 	SF_ASSERT(loc->generation > 0);

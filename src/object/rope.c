@@ -212,7 +212,8 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 										 Length(right));
 	node->data = Data(left) + data_of(&piece) + Data(right);
 	node->nvalues = Values(left) + (piece.kind == SF_PIECE_VALUE) + Values(right);
-	node->npieces = Pieces(left) + 1 + Pieces(right);
+	node->npieces = Pieces (left) + 1 + Pieces (right);
+
 	node->height = Max(Height(left), Height(right)) + 1;
 	return node;
 }
@@ -406,12 +407,12 @@ list_part(const RopeNode *node, uint64 from, uint64 to, SfPiece *pieces)
 static RopeNode *
 copy_tree(Store *store, const RopeNode *node)
 {
-	SfPiece    *pieces = palloc_extended(Max(Pieces(node), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	SfPiece    *pieces = palloc_extended(Max(Pieces (node), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	SfValues   *values = sfi_values_begin(Values(node));
 	int			n = list_part(node, 0, Length(node), pieces);
 	RopeNode   *copy;
 
-	SF_ASSERT(n == Pieces(node));
+	SF_ASSERT(n == Pieces (node));
 	copy = build(store, pieces, n, values);
 	sfi_values_end(values);
 	pfree(pieces);
@@ -505,7 +506,7 @@ sf_object_rope_has_values(const SfRope *rope)
 int
 sf_object_rope_npieces(const SfRope *rope)
 {
-	return Pieces(rope->root);
+	return Pieces (rope->root);
 }
 
 uint64
@@ -523,9 +524,9 @@ sf_object_rope_pieces(const SfRope *rope, SfPiece **pieces)
 	 * The list may be beyond the limit of an allocation: it is for callers
 	 * that go through it.
 	 */
-	*pieces = palloc_extended(Max(Pieces(rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	*pieces = palloc_extended(Max(Pieces (rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	n = list_part(rope->root, 0, Length(rope->root), *pieces);
-	SF_ASSERT(n == Pieces(rope->root));
+	SF_ASSERT(n == Pieces (rope->root));
 	return n;
 }
 
@@ -556,7 +557,7 @@ static void
 append(SfRope *rope, RopeNode *node)
 {
 	rope->root = concat(rope->store, rope->root, node);
-	sfi_object_require_edited_size(Data(rope->root), Pieces(rope->root));
+	sfi_object_require_edited_size(Data(rope->root), Pieces (rope->root));
 }
 
 void
@@ -599,7 +600,7 @@ static void
 move_to_own_store(SfRope *rope)
 {
 	Store	   *store = rope->store;
-	Size		live = Pieces(rope->root) * (sizeof(RopeNode) + 64) + Data(rope->root);
+	Size		live = Pieces (rope->root) * (sizeof(RopeNode) + 64) + Data(rope->root);
 	SfRope	   *fresh;
 	RopeNode   *root;
 

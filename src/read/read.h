@@ -115,6 +115,12 @@ extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len,
 extern void sf_read_value_range(SfValue *value, int64 object_offset, int64 len, char *dst);
 
 /*
+ * Bytes [start, start + len) of the unit space of a STORED value, which are those of the value
+ * unless it is PIECED.  Errors likewise.
+ */
+extern void sf_read_unit_space(SfValue *value, int64 start, int64 len, char *dst);
+
+/*
  * The same for a version in the making, which has unit_space_bytes now: what is in its
  * map.  The caller has the segment open and locked, at least AccessShareLock.  Errors as
  * for sf_read_range().

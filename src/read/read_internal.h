@@ -359,10 +359,19 @@ struct SfReader
 	SfValue		value;			/* its copy */
 	int64		length_bytes;
 	bool		in_call;		/* between calls: the last one threw */
-	int64		next_offset;	/* end of the last call; -1: none */
-	int64		end_offset;		/* nothing is wanted from there on */
+	int64		wanted_end;		/* nothing is wanted from there on */
+
+	/* places of the unit space */
+	int64		next_offset;	/* end of the last read; -1: none */
+	int64		end_offset;		/* nothing that follows is wanted from there
+								 * on */
 	bool		direct;			/* a long stream: past the page cache */
 	int64		decided_until;	/* from there on, direct is decided anew */
+
+	/* PIECED only; NULL: not loaded yet */
+	SfRange    *pieces;
+	uint64	   *begins;			/* where they begin in the value */
+	int64		npieces;
 
 	/* STORED only */
 	bool		tag_checked;	/* the locator is its segment's */

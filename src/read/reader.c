@@ -67,7 +67,7 @@ sf_read_begin(struct varlena *datum)
 	/* a PACKED value would be decoded for each piece */
 	sf_read_look(sf_object_copy(sf_read_unpacked(datum), context), &reader->value);
 	MemoryContextSwitchTo(old);
-	reader->length_bytes = reader->end_offset = sf_read_value_length(&reader->value);
+	reader->length_bytes = reader->wanted_end = sf_read_value_length(&reader->value);
 	reader->next_offset = -1;
 
 	dlist_push_head(&readers, &reader->link);
@@ -106,7 +106,7 @@ void
 sf_read_stop_at(SfReader *reader, int64 object_offset)
 {
 	SF_ASSERT(object_offset >= 0);
-	reader->end_offset = Min(object_offset, reader->length_bytes);
+	reader->wanted_end = Min(object_offset, reader->length_bytes);
 }
 
 /* Does a piece start and end with units? */
@@ -116,7 +116,7 @@ is_whole_units(const SfReader *reader, const SfReadTarget *target)
 	uint64		end = target->offset + target->len;
 
 	return target->offset % SF_UNIT_SIZE == 0 &&
-		(end % SF_UNIT_SIZE == 0 || end == reader->length_bytes);
+		(end % SF_UNIT_SIZE == 0 || end == reader->value.loc.unit_space_bytes);
 }
 
 /*
@@ -132,7 +132,7 @@ is_cached(SfReader *reader, SfReadJob *job, int64 until)
 	int			cached = 0;
 	int			asked = 0;
 
-	SF_ASSERT(until > (int64) job->target->offset && until <= reader->length_bytes);
+	SF_ASSERT(until > (int64) job->target->offset && until <= reader->end_offset);
 	/* backwards, for the reader then knows the units that it wants first */
 	for (int i = SAMPLES - 1; i >= 0; i--)
 	{
@@ -222,15 +222,95 @@ read_call(SfReader *reader, SfReadTarget *target, bool in_order)
 }
 
 /*
- * in_call stays set when an ERROR leaves this function.  The ring may have been taken
- * from in part then, so the next call begins anew, without the slot.
+ * A range of the unit space, of which nothing is wanted from that end on.  in_call stays set when
+ * an ERROR leaves this function.  The ring may have been taken from in part then, so the next call
+ * begins anew, without the slot.
  */
+static void
+read_range(SfReader *reader, SfRange range, int64 end, char *dst)
+{
+	SfReadTarget target = {.dst = dst, .offset = range.start, .len = range.length};
+	bool		in_order = (int64) range.start == reader->next_offset && !reader->in_call;
+
+	SF_ASSERT((int64) (range.start + range.length) <= end);
+	reader->end_offset = end;
+	reader->in_call = true;
+	read_call(reader, &target, in_order);
+	reader->in_call = false;
+	reader->next_offset = range.start + range.length;
+	if (reader->next_offset == reader->end_offset)
+		sfi_read_leave_slot(reader);
+}
+
+/* ---- pieces ---- */
+
+/* Have the list of a PIECED value, and where each piece begins in the value. */
+static void
+load_pieces(SfReader *reader)
+{
+	MemoryContext old = MemoryContextSwitchTo(reader->context);
+	SfLocator  *loc = &reader->value.loc;
+	SfSegment  *seg = sf_object_open(loc);
+	uint64		at = 0;
+
+	sf_object_require_genuine(seg, loc);
+	reader->npieces = sf_object_ranges(seg, loc, 0, reader->length_bytes, &reader->pieces);
+	sf_space_release(seg);
+	reader->begins = palloc_extended(reader->npieces * sizeof(uint64), MCXT_ALLOC_HUGE);
+	for (int64 i = 0; i < reader->npieces; at += reader->pieces[i++].length)
+		reader->begins[i] = at;
+	SF_ASSERT((int64) at == reader->length_bytes);
+	MemoryContextSwitchTo(old);
+}
+
+/* The piece that has the byte there. */
+static int64
+piece_at(const SfReader *reader, uint64 object_offset)
+{
+	int64		low = 0;
+	int64		high = reader->npieces;
+
+	SF_ASSERT(reader->npieces > 0 && object_offset < (uint64) reader->length_bytes);
+	while (high - low > 1)
+	{
+		int64		middle = (low + high) / 2;
+
+		if (reader->begins[middle] <= object_offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * The engine knows places of the unit space only.  A piece is read ahead up to its end, and what
+ * comes behind it in the value begins anew.
+ */
+static void
+read_pieces(SfReader *reader, int64 object_offset, int64 len, char *dst)
+{
+	if (reader->pieces == NULL)
+		load_pieces(reader);
+	for (int64 i = piece_at(reader, object_offset); len > 0; i++)
+	{
+		const SfRange *piece = &reader->pieces[i];
+		uint64		skip = object_offset - reader->begins[i];
+		int64		n = Min(len, (int64) (piece->length - skip));
+		int64		wanted = Min((int64) piece->length,
+								 reader->wanted_end - (int64) reader->begins[i]);
+
+		SF_ASSERT(i < reader->npieces && n > 0);
+		read_range(reader, (SfRange) {piece->start + skip, n}, piece->start + wanted, dst);
+		object_offset += n;
+		dst += n;
+		len -= n;
+	}
+}
+
 void
 sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 {
-	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len};
-	bool		in_order = object_offset == reader->next_offset && !reader->in_call;
-
 	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= reader->length_bytes);
 	if (len == 0)
 		return;
@@ -240,14 +320,12 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 		return;
 	}
 	/* the hint was wrong, so it is not believed any more */
-	if (object_offset + len > reader->end_offset)
-		reader->end_offset = reader->length_bytes;
-	reader->in_call = true;
-	read_call(reader, &target, in_order);
-	reader->in_call = false;
-	reader->next_offset = object_offset + len;
-	if (reader->next_offset == reader->end_offset)
-		sfi_read_leave_slot(reader);
+	if (object_offset + len > reader->wanted_end)
+		reader->wanted_end = reader->length_bytes;
+	if (reader->value.loc.flags & SF_LOC_PIECED)
+		read_pieces(reader, object_offset, len, dst);
+	else
+		read_range(reader, (SfRange) {object_offset, len}, reader->wanted_end, dst);
 }
 
 /*

@@ -9,7 +9,8 @@
  *		 EDITED		a list of pieces: bytes, zeros, and parts of STORED values
  *
  * All of them read alike: a range is cut at the edges of the pieces, and each part is
- * copied, filled with zeros, or read from its segment.  Rows hold INLINE, PACKED and
+ * copied, filled with zeros, or read from its segment.  So does a STORED value that is PIECED: it
+ * is ranges of its unit space (object/pieces.c).  Rows hold INLINE, PACKED and
  * STORED values; an EDITED one goes from one function of a statement to another.
  *
  * A locator may be older than the storage it leads to: kept in a variable over COMMIT,
@@ -26,9 +27,13 @@
  */
 #include "base/base.h"
 
+#include "miscadmin.h"
 #include "read/read_internal.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+
+/* So many bytes of a PIECED value are looked up in its list at least. */
+#define PIECES_AT_ONCE	((int64) 64 * 1024 * 1024)
 
 /* Every form has its length in the datum itself: a locator knows that of its value. */
 int64
@@ -66,20 +71,56 @@ sf_read_length(struct varlena *datum)
  * locked for the time of the read only, as a TOAST table does: the row, not the lock, keeps the
  * value.
  */
-static void
-read_stored(SfLocator *loc, int64 object_offset, int64 len, char *dst)
+static SfSegment *
+begin_read(SfLocator *loc, int64 len)
 {
-	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len};
 	SfSegment  *seg;
-	SfReadJob	job;
 
-	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc->unit_space_bytes);
+	SF_ASSERT(len > 0);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
 	seg = sf_object_open(loc);
 	sf_object_require_genuine(seg, loc);
+	return seg;
+}
+
+/* A range of the unit space, with the segment open. */
+static void
+read_place(SfSegment *seg, SfLocator *loc, SfRange range, char *dst)
+{
+	SfReadTarget target = {.dst = dst, .offset = range.start, .len = range.length};
+	SfReadJob	job;
+
+	SF_ASSERT(range.length > 0 && range.start + range.length <= loc->unit_space_bytes);
 	sfi_read_prepare_job(&job, seg, loc, &target, NULL);
 	sfi_read_units(&job, NULL, SfReadTargetFirst(&target));
+}
+
+static void
+read_stored(SfLocator *loc, int64 object_offset, int64 len, char *dst)
+{
+	SfSegment  *seg = begin_read(loc, len);
+	SfRange    *ranges;
+	int64		n;
+
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= sf_locator_value_bytes(loc));
+	n = sf_object_ranges(seg, loc, object_offset, object_offset + len, &ranges);
+	for (int64 i = 0; i < n; dst += ranges[i++].length)
+		read_place(seg, loc, ranges[i], dst);
+	pfree(ranges);
+	sf_space_release(seg);
+}
+
+void
+sf_read_unit_space(SfValue *value, int64 start, int64 len, char *dst)
+{
+	SfSegment  *seg;
+
+	SF_ASSERT(value->form == SF_FORM_STORED && start >= 0);
+	if (len == 0)
+		return;
+	seg = begin_read(&value->loc, len);
+	read_place(seg, &value->loc, (SfRange) {start, len}, dst);
 	sf_space_release(seg);
 }
 
@@ -218,37 +259,116 @@ end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
 }
 
 /*
- * Flat values have no holes worth looking for, so all that is left of them counts as data.
- * For others the map is asked twice: where the next stored unit is, which skips leaves
- * without any, and how far the stored units go on from there.  One unit more than the
- * range has room for is looked at, since a range may begin inside a unit.
+ * The next bytes of the unit space that are not in a hole, as below.  The map is asked twice:
+ * where the next stored unit is, which skips leaves without any, and how far the stored units go on
+ * from there.  One unit more than the range has room for is looked at, since a range may begin
+ * inside a unit.
  */
+static bool
+next_stored(SfSegment *seg, const SfLocator *loc, int64 *start, int64 *len)
+{
+	int64		end = loc->unit_space_bytes;
+	uint64		unit = sf_unit_of(*start);
+	uint64		first = sf_object_next_stored(seg, loc, unit);
+
+	SF_ASSERT(*start <= end);
+	if (first > unit)
+		*start = Min(first * SF_UNIT_SIZE, end);
+	if (first < loc->nunits)
+		end = Min(end, end_of_data(seg, loc, first,
+								   Min(sf_units_of(*len) + 1, loc->nunits - first)));
+	*len = Min(*len, end - *start);
+	return *len > 0;
+}
+
+/*
+ * The same of pieces, n of them, which begin at *object_offset of a value; false: it is behind
+ * them.  Data of pieces that follow one another without a hole is found as one.
+ */
+static bool
+next_in_pieces(SfSegment *seg, const SfLocator *loc, const SfRange *ranges, int64 n,
+			   int64 *object_offset, int64 *len)
+{
+	int64		at = *object_offset;
+	int64		found = 0;
+
+	for (int64 i = 0; i < n && found < *len; at += ranges[i++].length)
+	{
+		int64		start = ranges[i].start;
+		int64		data = Min(*len - found, (int64) ranges[i].length);
+		bool		any = next_stored(seg, loc, &start, &data);
+		int64		skipped = Min(start - (int64) ranges[i].start, (int64) ranges[i].length);
+
+		CHECK_FOR_INTERRUPTS();
+		data = any ? Min(data, (int64) ranges[i].length - skipped) : 0;
+		if (found > 0 && skipped > 0)
+			break;
+		if (found == 0)
+			*object_offset = at + skipped;
+		found += data;
+		/* a hole follows in this piece */
+		if (data > 0 && skipped + data < (int64) ranges[i].length)
+			break;
+	}
+	if (found > 0)
+		*len = found;
+	return found > 0;
+}
+
+/*
+ * And of a PIECED value, whose list is read part by part.  What is found is whole units of the
+ * value: callers know holes by these, and in the unit space they begin elsewhere.
+ */
+static bool
+next_piece(SfSegment *seg, const SfLocator *loc, int64 *object_offset, int64 *len)
+{
+	const int64 first = *object_offset;
+	const int64 most = *len;
+	int64		end = sf_locator_value_bytes(loc);
+	int64		part = Max(most, PIECES_AT_ONCE);
+	bool		found = false;
+	uint64		past;
+
+	SF_ASSERT(first < end && most > 0);
+	for (; !found && *object_offset < end; part *= 2)
+	{
+		SfRange    *ranges;
+		int64		to = *object_offset + Min(part, end - *object_offset);
+		int64		n = sf_object_ranges(seg, loc, *object_offset, to, &ranges);
+
+		found = next_in_pieces(seg, loc, ranges, n, object_offset, len);
+		if (!found)
+			*object_offset = to;
+		pfree(ranges);
+	}
+	past = Min(sf_unit_start(sf_units_of(*object_offset + *len)), (uint64) end);
+	*object_offset = Max((int64) sf_unit_start(sf_unit_of(*object_offset)), first);
+	*len = found ? Min(most, (int64) past - *object_offset) : 0;
+	return found;
+}
+
+/* Flat values have no holes worth looking for, so all that is left of them counts as data. */
 bool
 sf_read_next_data(SfValue *value, int64 *object_offset, int64 *len)
 {
 	SfLocator  *loc = &value->loc;
+	int64		end = sf_locator_value_bytes(loc);
 	SfSegment  *seg;
-	int64		end = loc->unit_space_bytes;
+	bool		found;
 
 	SF_ASSERT(value->form == SF_FORM_STORED && *object_offset <= end);
-	if (loc->flags & SF_LOC_INODE)
+	if (!(loc->flags & SF_LOC_INODE) || *object_offset == end)
 	{
-		uint64		unit = sf_unit_of(*object_offset);
-		uint64		first;
-
-		seg = sf_object_open(loc);
-		/* what is a hole here is never read, so nothing else would tell */
-		sf_object_require_genuine(seg, loc);
-		first = sf_object_next_stored(seg, loc, unit);
-		if (first > unit)
-			*object_offset = Min(first * SF_UNIT_SIZE, end);
-		if (first < loc->nunits)
-			end = Min(end, end_of_data(seg, loc, first,
-									   Min(sf_units_of(*len) + 1, loc->nunits - first)));
-		sf_space_release(seg);
+		*len = Min(*len, end - *object_offset);
+		return *len > 0;
 	}
-	*len = Min(*len, end - *object_offset);
-	return *len > 0;
+	seg = sf_object_open(loc);
+	/* what is a hole here is never read, so nothing else would tell */
+	sf_object_require_genuine(seg, loc);
+	found = loc->flags & SF_LOC_PIECED ? next_piece(seg, loc, object_offset, len) :
+		next_stored(seg, loc, object_offset, len);
+	sf_space_release(seg);
+	return found;
 }
 
 /*

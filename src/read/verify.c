@@ -24,6 +24,9 @@
 /* From so many bytes on a value is read past the page cache: its requests overlap. */
 #define DIRECT_BYTES	(4 * 1024 * 1024)
 
+/* So much of a PIECED value is read at once, for its hash. */
+#define PART_BYTES		((int64) 1024 * 1024)
+
 /* The check of one value; the caller's listener, which hears of it, too. */
 typedef struct Verify
 {
@@ -70,16 +73,35 @@ take(uint64 unit_no, const char *plain, void *arg)
 
 	SF_ASSERT(unit_no < verify->loc->nunits);
 	verify->hashes &= plain != NULL;
-	if (!verify->hashes)
+	if (!verify->hashes || (verify->loc->flags & SF_LOC_PIECED))
 		return;
 	hash_hole(verify, sf_unit_start(unit_no));
 	sf_transform_hash_update(&verify->hash, plain,
 							 sf_unit_plain_bytes(verify->loc->unit_space_bytes, unit_no));
 }
 
+/* Units of a PIECED value come in another order than its bytes, which are read once more. */
+static void
+hash_pieces(Verify *verify, struct varlena *datum)
+{
+	char	   *part = sf_base_secret_new(PART_BYTES);
+	int64		length = sf_locator_value_bytes(verify->loc);
+
+	SF_ASSERT(verify->hash.length_bytes == 0);
+	for (int64 at = 0; at < length; at += PART_BYTES)
+	{
+		int64		len = Min(PART_BYTES, length - at);
+
+		CHECK_FOR_INTERRUPTS();
+		sf_read_range(datum, at, len, part);
+		sf_transform_hash_update(&verify->hash, part, len);
+	}
+	sf_base_secret_free(part);
+}
+
 /* When all units have come. */
 static void
-compare_hash(Verify *verify, const SfContentHash *kept)
+compare_hash(Verify *verify, struct varlena *datum, const SfContentHash *kept)
 {
 	SfContentHash hash;
 
@@ -87,8 +109,11 @@ compare_hash(Verify *verify, const SfContentHash *kept)
 	 * The midstate is compared, too: a version that goes on from a wrong one
 	 * would have a wrong hash.
 	 */
-	hash_hole(verify, verify->loc->unit_space_bytes);
-	SF_ASSERT(verify->hash.length_bytes == verify->loc->unit_space_bytes);
+	if (verify->loc->flags & SF_LOC_PIECED)
+		hash_pieces(verify, datum);
+	else
+		hash_hole(verify, verify->loc->unit_space_bytes);
+	SF_ASSERT(verify->hash.length_bytes == sf_locator_value_bytes(verify->loc));
 	sf_transform_hash_finish(&verify->hash, &hash);
 	if (memcmp(&hash, kept, sizeof(hash)) != 0)
 		verify->found("content hash differs", 0, 0,
@@ -125,8 +150,10 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 	}
 	sf_transform_hash_begin(&verify.hash);
 	sfi_read_units(&job, &listener, SfReadTargetFirst(&target));
+	if (loc.flags & SF_LOC_PIECED)
+		sf_object_require_sound_list(seg, &loc);
 	if (verify.hashes)
-		compare_hash(&verify, &kept);
+		compare_hash(&verify, datum, &kept);
 	sf_space_release(seg);
 }
 

@@ -109,7 +109,7 @@ look_at_large(void *arg)
 	if (seg->incarnation == loc.incarnation)
 	{
 		sf_object_require_tag(seg, &loc);
-		look->length_bytes = loc.unit_space_bytes;
+		look->length_bytes = sf_locator_value_bytes(&loc);
 		if (loc.nunits <= STRETCHES * STRETCH_UNITS)
 			look_at_units(look, seg, &loc, 0, loc.nunits);
 		else
@@ -160,8 +160,8 @@ see_large(Seen *seen)
 	{
 		SfLocator	loc = sf_object_locator(lfirst(cell));
 
-		seen->plain_bytes += loc.unit_space_bytes;
-		seen->stored_bytes += loc.unit_space_bytes / sum.plain_bytes * sum.stored_bytes;
+		seen->plain_bytes += sf_locator_value_bytes(&loc);
+		seen->stored_bytes += sf_locator_value_bytes(&loc) / sum.plain_bytes * sum.stored_bytes;
 		seen->values++;
 	}
 }

@@ -13,6 +13,9 @@
  * it is derived from the secret of the segment for this use alone, and what goes into the MAC
  * begins with a text that no locator begins with.
  *
+ * A value that is PIECED has one tag, of its list and of all its units: bytes that only move change
+ * no unit.
+ *
  * A value that lies in its row has no units; a program that wants it fetches it.  Nor is a part
  * listed that is one hole.
  *
@@ -159,6 +162,44 @@ put_stored(Extents *extents)
 	}
 }
 
+/* Add the number of a unit, and the unit. */
+static void
+add_numbered(Extents *extents, crypto_generichash_state * mac, uint64 unit_no)
+{
+	(void) crypto_generichash_update(mac, (const unsigned char *) &unit_no, sizeof(unit_no));
+	add_units(extents, mac, unit_no, 1);
+}
+
+/* One row for a PIECED value: of its pieces, and all units. */
+static void
+put_pieced(Extents *extents)
+{
+	const SfLocator *loc = extents->loc;
+	uint64		length_bytes = sf_locator_value_bytes(loc);
+	ExtentHead	head = {.object_id = loc->object_id, .first_unit = PG_UINT64_MAX,
+		.length_bytes = length_bytes};
+	crypto_generichash_state mac;
+	bytea	   *tag = sfi_sql_new_bytea(1 + MAC_BYTES);
+	SfRange    *ranges;
+	int64		n = sf_object_ranges(extents->seg, loc, 0, length_bytes, &ranges);
+	uint64		unit_no = 0;
+
+	memcpy(head.use, KEY_USE, sizeof(head.use));
+	(void) crypto_generichash_init(&mac, extents->key, sizeof(extents->key), MAC_BYTES);
+	(void) crypto_generichash_update(&mac, (const unsigned char *) &head, sizeof(head));
+	(void) crypto_generichash_update(&mac, (const unsigned char *) ranges, n * sizeof(SfRange));
+	while ((unit_no = sf_object_next_stored(extents->seg, loc, unit_no)) < loc->nunits)
+	{
+		CHECK_FOR_INTERRUPTS();
+		add_numbered(extents, &mac, unit_no++);
+	}
+	VARDATA(tag)[0] = TAG_VERSION;
+	(void) crypto_generichash_final(&mac, (unsigned char *) VARDATA(tag) + 1, MAC_BYTES);
+	put_extent(extents->fcinfo, 0, length_bytes, tag);
+	pfree(ranges);
+	pfree(tag);
+}
+
 /* The map of an encrypted value has to be genuine: what its tags hide is not read. */
 static void
 put_units_of(FunctionCallInfo fcinfo, SfLocator *loc, uint32 granule)
@@ -168,7 +209,10 @@ put_units_of(FunctionCallInfo fcinfo, SfLocator *loc, uint32 granule)
 	extents.seg = sf_object_open(loc);
 	sf_object_require_genuine(extents.seg, loc);
 	derive_key(&extents);
-	put_stored(&extents);
+	if (loc->flags & SF_LOC_PIECED)
+		put_pieced(&extents);
+	else
+		put_stored(&extents);
 	sf_space_release(extents.seg);
 	sodium_memzero(extents.key, sizeof(extents.key));
 }

@@ -30,6 +30,8 @@ PG_FUNCTION_INFO_V1(securefile_seek);
 PG_FUNCTION_INFO_V1(securefile_tell);
 PG_FUNCTION_INFO_V1(securefile_truncate_handle);
 PG_FUNCTION_INFO_V1(securefile_erase_handle);
+PG_FUNCTION_INFO_V1(securefile_insert_handle);
+PG_FUNCTION_INFO_V1(securefile_delete_handle);
 PG_FUNCTION_INFO_V1(securefile_copy);
 PG_FUNCTION_INFO_V1(securefile_copy_value);
 PG_FUNCTION_INFO_V1(securefile_finish);
@@ -267,6 +269,41 @@ securefile_erase_handle(PG_FUNCTION_ARGS)
 		PG_RETURN_INT64(0);
 	sf_stream_handle_note_write(handle);
 	sf_stream_zero(handle->stream, handle->position, len);
+	PG_RETURN_INT64(len);
+}
+
+/* ---- fragments (Oracle: DBMS_LOB.FRAGMENT_INSERT, FRAGMENT_DELETE) ---- */
+
+/* Behind the end it is a write, with a gap between. */
+Datum
+securefile_insert_handle(PG_FUNCTION_ARGS)
+{
+	SfHandle   *handle = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
+	bytea	   *bytes = PG_GETARG_BYTEA_PP(1);
+	int			len = VARSIZE_ANY_EXHDR(bytes);
+
+	if (len == 0)
+		PG_RETURN_INT32(0);
+	sf_stream_require_room(handle->stream,
+						   Max(handle->position, sf_stream_length(handle->stream)), len);
+	sf_stream_handle_note_write(handle);
+	sf_stream_insert(handle->stream, handle->position, VARDATA_ANY(bytes), len);
+	handle->position += len;
+	PG_RETURN_INT32(len);
+}
+
+Datum
+securefile_delete_handle(PG_FUNCTION_ARGS)
+{
+	SfHandle   *handle = sfi_sql_handle_to_write(PG_GETARG_INT32(0));
+	int64		len = PG_GETARG_INT64(1);
+
+	sfi_sql_require_count(len);
+	len = bytes_left(handle, len);
+	if (len == 0)
+		PG_RETURN_INT64(0);
+	sf_stream_handle_note_write(handle);
+	sf_stream_delete(handle->stream, handle->position, len);
 	PG_RETURN_INT64(len);
 }
 

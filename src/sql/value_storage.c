@@ -19,7 +19,7 @@
 
 PG_FUNCTION_INFO_V1(securefile_storage);
 
-#define STORAGE_COLUMNS		8
+#define STORAGE_COLUMNS		10
 #define UNITS_AT_ONCE		512
 
 /* What is counted of the units of a value. */
@@ -29,7 +29,18 @@ typedef struct UnitCounts
 	int64		units;			/* holes are none */
 	int64		encoded;
 	uint32		codecs;			/* a bit for each that occurs */
+	int64		pieces;
+	int64		unused_bytes;	/* plain ones, of units of which a part is in
+								 * no piece */
 } UnitCounts;
+
+/* The pieces of a value in the order of the unit space, and how far they were gone through. */
+typedef struct Pieces
+{
+	SfRange    *ranges;
+	int64		n;
+	int64		next;
+} Pieces;
 
 static void
 count_unit(UnitCounts *counts, const SfUnit *unit)
@@ -43,16 +54,63 @@ count_unit(UnitCounts *counts, const SfUnit *unit)
 	counts->codecs |= 1u << unit->flags;
 }
 
+/* For qsort(). */
+static int
+compare_starts(const void *a, const void *b)
+{
+	uint64		x = ((const SfRange *) a)->start;
+	uint64		y = ((const SfRange *) b)->start;
+
+	return x < y ? -1 : x > y;
+}
+
+static Pieces
+pieces_of(SfSegment *seg, const SfLocator *loc)
+{
+	Pieces		pieces = {0};
+
+	pieces.n = sf_object_ranges(seg, loc, 0, sf_locator_value_bytes(loc), &pieces.ranges);
+	qsort(pieces.ranges, pieces.n, sizeof(SfRange), compare_starts);
+	return pieces;
+}
+
+/* How many bytes of a range of the unit space, which lies behind the last one, are in pieces. */
+static uint64
+bytes_in_pieces(Pieces *pieces, uint64 start, uint64 end)
+{
+	uint64		sum = 0;
+
+	SF_ASSERT(start < end);
+	for (; pieces->next < pieces->n; pieces->next++)
+	{
+		const SfRange *range = &pieces->ranges[pieces->next];
+		uint64		from = Max(range->start, start);
+		uint64		to = Min(range->start + range->length, end);
+
+		if (from < to)
+			sum += to - from;
+		/* the next unit may have more of it */
+		if (range->start + range->length > end)
+			break;
+	}
+	return sum;
+}
+
 /* Go through the unit map.  The segment is locked for that time only, as in a read. */
 static UnitCounts
-count_units(const SfLocator *loc)
+count_units(SfLocator *loc)
 {
 	SfSegment  *seg = sf_object_open(loc);
 	SfUnit	   *units = palloc(UNITS_AT_ONCE * sizeof(SfUnit));
 	UnitCounts	counts = {0};
+	Pieces		pieces;
 	uint64		first = 0;
 
 	SF_ASSERT(loc->nunits > 0);
+	if (loc->flags & SF_LOC_PIECED)
+		sf_object_require_genuine(seg, loc);
+	pieces = pieces_of(seg, loc);
+	counts.pieces = pieces.n;
 	while ((first = sf_object_next_stored(seg, loc, first)) < loc->nunits)
 	{
 		uint32		n = Min(UNITS_AT_ONCE, loc->nunits - first);
@@ -60,9 +118,17 @@ count_units(const SfLocator *loc)
 		CHECK_FOR_INTERRUPTS();
 		sf_object_units(seg, loc, first, n, units);
 		for (uint32 i = 0; i < n; i++)
+		{
+			uint64		start = sf_unit_start(first + i);
+			uint32		bytes = sf_unit_plain_bytes(loc->unit_space_bytes, first + i);
+
 			count_unit(&counts, &units[i]);
+			if (units[i].start != SF_HOLE)
+				counts.unused_bytes += bytes - bytes_in_pieces(&pieces, start, start + bytes);
+		}
 		first += n;
 	}
+	pfree(pieces.ranges);
 	pfree(units);
 	sf_space_release(seg);
 	return counts;
@@ -104,6 +170,8 @@ fill_stored(struct varlena *datum, Datum *values)
 	values[4] = Int64GetDatum(counts.encoded);
 	values[5] = PointerGetDatum(codec_names(counts.codecs));
 	values[7] = BoolGetDatum((loc.flags & SF_LOC_HASHED) != 0);
+	values[8] = Int64GetDatum(counts.pieces);
+	values[9] = Int64GetDatum(counts.unused_bytes);
 }
 
 /* The result for a value that was not restored: nothing is stored but what the row has. */
@@ -111,19 +179,22 @@ static Datum
 unfilled_row(FunctionCallInfo fcinfo, Datum value, const SfUnfilled *unfilled)
 {
 	Datum		values[STORAGE_COLUMNS] = {0};
-	bool		nulls[STORAGE_COLUMNS] = {false, false, false, true, true, true, true, true};
+	bool		nulls[STORAGE_COLUMNS];
 
 	SF_ASSERT(unfilled->length_bytes <= PG_INT64_MAX);
 	values[0] = CStringGetTextDatum("unfilled");
 	values[1] = Int64GetDatum((int64) unfilled->length_bytes);
 	values[2] = Int64GetDatum((int64) toast_datum_size(value));
+	for (int i = 0; i < STORAGE_COLUMNS; i++)
+		nulls[i] = i > 2;
 	return sf_base_row(fcinfo, values, nulls);
 }
 
 /*
  * securefile_storage(document securefile)
  * returns (form text, length bigint, stored_bytes bigint, units bigint,
- *			compressed_units bigint, codec text, key_id integer, hashed boolean)
+ *			compressed_units bigint, codec text, key_id integer, hashed boolean,
+ *			pieces bigint, unused_bytes bigint)
  */
 Datum
 securefile_storage(PG_FUNCTION_ARGS)
@@ -144,6 +215,7 @@ securefile_storage(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum(sf_read_length(datum));
 	values[2] = Int64GetDatum((int64) toast_datum_size(value));
 	values[5] = CStringGetTextDatum("none");
+	values[8] = Int64GetDatum(1);
 	if (form == SF_FORM_STORED)
 		fill_stored(datum, values);
 	if (form == SF_FORM_PACKED || sf_read_is_homed(datum))
@@ -151,6 +223,7 @@ securefile_storage(PG_FUNCTION_ARGS)
 	values[6] = Int32GetDatum(sf_read_key_id(datum));
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)
-		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = true;
+		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = nulls[8] =
+			nulls[9] = true;
 	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }

@@ -10,7 +10,7 @@
  */
 #include "base/base.h"
 
-#include "stream/stream_internal.h"
+#include "stream/pieced.h"
 #include "utils/memutils.h"
 
 /* ---- values that are changed in memory ---- */
@@ -72,7 +72,7 @@ sf_stream_is_writable(const SfStream *stream)
 int64
 sf_stream_length(const SfStream *stream)
 {
-	return stream->length;
+	return stream->pieced != NULL ? stream->pieced->length : stream->length;
 }
 
 /* A STORED value of a column, of which nothing else is known. */
@@ -108,7 +108,9 @@ sf_stream_unchanged(const SfStream *stream)
 bool
 sf_stream_next_data(SfStream *stream, int64 *object_offset, int64 *len)
 {
-	SF_ASSERT(sf_stream_is_writable(stream) && *object_offset <= stream->length);
+	SF_ASSERT(sf_stream_is_writable(stream) && *object_offset <= sf_stream_length(stream));
+	if (stream->pieced != NULL)
+		return sfi_pieced_next_data(stream, object_offset, len);
 	if (stream->kind == STREAM_STAGE)
 		return sfi_once_next_data(stream, object_offset, len);
 	*len = Min(*len, stream->length - *object_offset);
@@ -120,7 +122,7 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	if (len == 0)
 		return;					/* also behind the end */
-	SF_ASSERT(object_offset >= 0 && len > 0 && object_offset + len <= stream->length);
+	SF_ASSERT(object_offset >= 0 && len > 0 && object_offset + len <= sf_stream_length(stream));
 	switch (stream->kind)
 	{
 		case STREAM_READ:
@@ -130,7 +132,10 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 			memcpy(dst, stream->bytes + object_offset, len);
 			break;
 		case STREAM_STAGE:
-			sfi_once_read(stream, object_offset, len, dst);
+			if (stream->pieced != NULL)
+				sfi_pieced_read(stream, object_offset, len, dst);
+			else
+				sfi_once_read(stream, object_offset, len, dst);
 			break;
 	}
 }
@@ -154,6 +159,11 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 {
 	if (len == 0)
 		return;
+	if (stream->pieced != NULL)
+	{
+		sfi_pieced_write(stream, object_offset, data, len);
+		return;
+	}
 	if (stream->kind == STREAM_STAGE)
 	{
 		sfi_once_write(stream, object_offset, data, len);
@@ -168,7 +178,9 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 void
 sfi_zero_within(SfStream *stream, int64 object_offset, int64 len)
 {
-	if (stream->kind == STREAM_STAGE)
+	if (stream->pieced != NULL)
+		sfi_pieced_zero(stream, object_offset, len);
+	else if (stream->kind == STREAM_STAGE)
 		sfi_once_zero(stream, object_offset, len);
 	else if (object_offset < stream->length)
 		memset(stream->bytes + object_offset, 0, Min(len, stream->length - object_offset));
@@ -178,7 +190,9 @@ void
 sf_stream_truncate(SfStream *stream, int64 length)
 {
 	SF_ASSERT(stream->kind != STREAM_READ && length >= 0);
-	if (stream->kind == STREAM_STAGE)
+	if (stream->pieced != NULL)
+		sfi_pieced_resize(stream, length);
+	else if (stream->kind == STREAM_STAGE)
 		sfi_once_resize(stream, length);
 	else
 		resize_in_memory(stream, length);

@@ -108,7 +108,7 @@ sfi_copy_piece(SfStream *target, int64 at, const SfPiece *piece)
 static void
 lengthen(SfStream *target, int64 length)
 {
-	if (target->length < length)
+	if (sf_stream_length(target) < length)
 		sf_stream_truncate(target, length);
 }
 
@@ -142,7 +142,8 @@ sf_stream_copy(SfStream *target, int64 at, SfStream *source, int64 start, int64 
 {
 	struct varlena *value = sf_stream_unchanged(source);
 
-	SF_ASSERT(target != source && start >= 0 && len >= 0 && start + len <= source->length);
+	SF_ASSERT(target != source && start >= 0 && len >= 0);
+	SF_ASSERT(start + len <= sf_stream_length(source));
 	if (value != NULL)
 	{
 		sf_stream_copy_value(target, at, value, start, len);

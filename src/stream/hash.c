@@ -23,6 +23,9 @@
  * and as many as were written.  Beyond that the version keeps no hash.  securefile_digest()
  * then reads the value each time, and a rewrite of the column gives it a hash again.
  *
+ * A stage in pieces has its bytes in another order than the value.  Nothing of it is hashed as it
+ * comes, and all of it is read in the end, if that is no more than REREAD_FREE bytes.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -93,6 +96,13 @@ sfi_hash_wants_rest(const SfStream *stream)
 {
 	SF_ASSERT(!stream->hashes || sfi_hash_place(stream) <= stream->length);
 	return stream->hashes && may_read(stream, stream->length - sfi_hash_place(stream));
+}
+
+bool
+sfi_hash_wants_all(int64 length)
+{
+	SF_ASSERT(length > 0);
+	return length <= REREAD_FREE;
 }
 
 void

@@ -24,14 +24,14 @@
 
 /*
  * Is a STORED value one of this very segment, with the key that new ones get, and with a kept
- * hash where they get one?
+ * hash where they get one?  And not in pieces: a share record has no list of them.
  */
 static bool
 is_at_home(SfSegment *seg, const SfLocator *loc)
 {
 	const SfColumn *column = sf_space_column(seg);
 
-	return loc->incarnation == seg->incarnation &&
+	return loc->incarnation == seg->incarnation && !(loc->flags & SF_LOC_PIECED) &&
 		((loc->flags & SF_LOC_HASHED) != 0) == column->options.hash &&
 		loc->key_id == (sf_config_encrypts(column) ? sf_keys_current(seg)->id : 0);
 }

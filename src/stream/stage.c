@@ -96,7 +96,12 @@ read_old_bytes(SfStream *stream, int64 object_offset, int64 len, char *dst)
 		sf_read_map(seg, edit, version, stream->length, object_offset, len, dst);
 	}
 	else if (stream->value != NULL)
-		sf_read_range(stream->value, object_offset, len, dst);
+	{
+		SfValue		value;
+
+		sf_read_look(stream->value, &value);
+		sf_read_unit_space(&value, object_offset, len, dst);
+	}
 	else
 		memset(dst, 0, len);
 }
@@ -515,16 +520,22 @@ wipe_unit(SfStream *stream)
 }
 
 /* The unit that is still staged is written last, whatever its number. */
+static void
+end_writing(SfStream *stream)
+{
+	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
+	sfi_stage_require_usable(stream);
+	check_data_end(stream);
+	write_unit(stream);
+}
+
 SfValue
 sfi_stage_finish(SfStream *stream)
 {
 	SfContentHash hash;
 	bool		hashed;
 
-	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
-	sfi_stage_require_usable(stream);
-	check_data_end(stream);
-	write_unit(stream);
+	end_writing(stream);
 	hashed = sfi_hash_wants_rest(stream);
 	if (hashed)
 	{
@@ -532,5 +543,15 @@ sfi_stage_finish(SfStream *stream)
 		sf_transform_hash_finish(&stream->hash, &hash);
 	}
 	wipe_unit(stream);
-	return sf_write_draft_finish(draft_of(stream), stream->length, hashed ? &hash : NULL);
+	return sf_write_draft_finish(draft_of(stream), stream->length, hashed ? &hash : NULL, NULL, 0);
+}
+
+SfValue
+sfi_stage_finish_pieces(SfStream *stream, const SfContentHash *hash, const SfRange *ranges,
+						int64 nranges)
+{
+	SF_ASSERT(!stream->hashes && nranges > 0);
+	end_writing(stream);
+	wipe_unit(stream);
+	return sf_write_draft_finish(draft_of(stream), stream->length, hash, ranges, nranges);
 }

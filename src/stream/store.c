@@ -23,6 +23,7 @@
 
 #include "miscadmin.h"
 #include "stream/deduplicate.h"
+#include "stream/pieced.h"
 
 /* In a column that deduplicates, values with a longer gap are stored by themselves. */
 #define LONGEST_GAP		((int64) 64 * 1024 * 1024)
@@ -49,6 +50,16 @@ end_in_place(const struct varlena *base, const SfPiece *pieces, int npieces)
 		if (is_in_place(base, at, &pieces[i]))
 			end = at + pieces[i].length;
 	return end;
+}
+
+/* Is any piece one of the base, wherever it is? */
+static bool
+has_any(const struct varlena *base, const SfPiece *pieces, int npieces)
+{
+	for (int i = 0; i < npieces; i++)
+		if (pieces[i].kind == SF_PIECE_VALUE && sf_object_same(base, pieces[i].value))
+			return true;
+	return false;
 }
 
 void
@@ -81,11 +92,22 @@ sfi_store_base(const SfPiece *pieces, int npieces)
 		? pieces[0].value : NULL;
 }
 
+bool
+sfi_store_edited(SfStream *stream, const SfPiece *pieces, int npieces)
+{
+	if (sfi_arrange_edited(stream, pieces, npieces))
+		return true;
+	if (stream->pieced != NULL || end_in_place(stream->value, pieces, npieces) == 0)
+		return false;
+	sfi_store_pieces(stream, pieces, npieces);
+	return true;
+}
+
 /* Can the value of a row be edited in place: is any of it left, and may it be shared? */
 static bool
 is_editable(SfSegment *seg, const SfValue *old, const SfPiece *pieces, int npieces)
 {
-	return old != NULL && end_in_place(old->datum, pieces, npieces) > 0 &&
+	return old != NULL && has_any(old->datum, pieces, npieces) &&
 		sf_write_may_share(seg, &old->loc);
 }
 
@@ -111,13 +133,17 @@ copy_of(SfSegment *seg, const SfPiece *pieces, int npieces)
 	return sf_stream_finish(stream);
 }
 
-/* The value of the row with its changes, as a draft that shares the rest; or that value itself. */
+/*
+ * The value of the row with its changes, as a draft that shares the rest; or that value itself; or
+ * a copy, if nothing is left to share.
+ */
 static SfValue
-edited_of(const SfValue *old, const SfPiece *pieces, int npieces)
+edited_of(SfSegment *seg, const SfValue *old, const SfPiece *pieces, int npieces)
 {
 	SfStream   *stream = sf_stream_edit(old->datum);
 
-	sfi_store_pieces(stream, pieces, npieces);
+	if (!sfi_store_edited(stream, pieces, npieces))
+		return copy_of(seg, pieces, npieces);
 	return sf_stream_finish(stream);
 }
 
@@ -181,11 +207,15 @@ sf_stream_is_too_sparse(struct varlena *value)
 	return is_too_sparse(pieces, npieces);
 }
 
-/* A new value of its own: a draft that no row has yet, or a copy of all bytes. */
+/*
+ * A new value of its own: a draft that no row has yet, or a copy of all bytes.  A draft that is
+ * PIECED is copied: a share record may be made of it.
+ */
 static SfValue
 private_of(SfSegment *seg, const SfValue *value, const SfPiece *pieces, int npieces)
 {
-	if (!may_adopt(seg, value) || !sf_write_is_draft(seg, value))
+	if (!may_adopt(seg, value) || !sf_write_is_draft(seg, value) ||
+		(value->loc.flags & SF_LOC_PIECED))
 		return copy_of(seg, pieces, npieces);
 	return *value;
 }
@@ -244,7 +274,7 @@ sf_stream_store(SfSegment *seg, const SfValue *value, const SfValue *old, bool a
 	}
 	npieces = sf_read_pieces(value->datum, &pieces);
 	if (value->form == SF_FORM_EDITED && is_editable(seg, old, pieces, npieces))
-		return place(seg, edited_of(old, pieces, npieces), old);
+		return place(seg, edited_of(seg, old, pieces, npieces), old);
 	if (once)
 		return store_once(seg, value, pieces, npieces, anew);
 	return place(seg, copy_of(seg, pieces, npieces), NULL);

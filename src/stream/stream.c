@@ -24,7 +24,7 @@
 #include "base/base.h"
 
 #include "config/config.h"
-#include "stream/stream_internal.h"
+#include "stream/pieced.h"
 
 /*
  * A stream in the current memory context.  The value is copied: the caller's may go first.
@@ -124,7 +124,13 @@ edit_stored(struct varlena *value)
 	if (!sf_write_may_share(seg, &loc))
 		return copy_stored(seg, value);
 	stream->seg = *seg;
+	stream->length = stream->data_end = loc.unit_space_bytes;
 	sfi_hash_begin(stream, seg, &loc);
+	if (loc.flags & SF_LOC_PIECED)
+	{
+		sf_object_require_genuine(seg, &loc);
+		sfi_pieced_load(stream, seg, &loc);
+	}
 	return stream;
 }
 
@@ -143,8 +149,10 @@ edit_edited(struct varlena *value)
 	if (base == NULL)
 		return open_in_memory(value);
 	stream = edit_stored(base);
-	sfi_store_pieces(stream, pieces, npieces);
-	return stream;
+	if (sfi_store_edited(stream, pieces, npieces))
+		return stream;
+	return copy_stored(sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock,
+									 false), value);
 }
 
 SfStream *
@@ -171,10 +179,23 @@ static SfValue
 finish_inline(SfStream *stream)
 {
 	char	   *data;
-	SfValue		value = {sf_read_new_inline(stream->length, &data), SF_FORM_INLINE};
+	SfValue		value = {sf_read_new_inline(sf_stream_length(stream), &data), SF_FORM_INLINE};
 
-	sf_stream_read(stream, 0, stream->length, data);
+	sf_stream_read(stream, 0, sf_stream_length(stream), data);
 	return value;
+}
+
+/* A value in too many pieces, or too short for any: all of its bytes, written anew. */
+static SfValue
+finish_copy(SfStream *stream)
+{
+	SfStream   *copy;
+
+	sfi_stage_require_usable(stream);
+	copy = sf_stream_create(sf_space_open(stream->seg.table_oid, stream->seg.attnum,
+										  RowExclusiveLock, false));
+	sf_stream_copy(copy, 0, stream, 0, sf_stream_length(stream));
+	return sf_stream_finish(copy);
 }
 
 /*
@@ -192,7 +213,9 @@ sf_stream_finish(SfStream *stream)
 		sf_read_look(sf_object_copy(stream->value, CurrentMemoryContext), &unchanged);
 		return unchanged;
 	}
-	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
+	if (stream->kind == STREAM_MEMORY || sf_stream_length(stream) <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
-	return sfi_once_finish(stream);
+	if (stream->pieced != NULL && !sfi_arrange_finish(stream))
+		return finish_copy(stream);
+	return stream->pieced != NULL ? sfi_pieced_finish(stream) : sfi_once_finish(stream);
 }

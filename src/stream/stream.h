@@ -84,6 +84,13 @@ extern void sf_stream_write(SfStream *stream, int64 object_offset, const char *d
 extern void sf_stream_truncate(SfStream *stream, int64 length);
 
 /*
+ * Put bytes in between, or take a range out, which must lie inside.  What follows moves; where that
+ * is much it stays in its place, and the value becomes pieces.  Room and errors as for a write.
+ */
+extern void sf_stream_insert(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern void sf_stream_delete(SfStream *stream, int64 object_offset, int64 len);
+
+/*
  * Make zeros of a range, and lengthen the value if the range ends behind its end.  Whole units
  * become holes.  Room and errors as for a write.
  */

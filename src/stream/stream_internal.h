@@ -8,6 +8,9 @@
  * stream.c			which kind of stream; opening, finishing
  * bytes.c			reading and writing a stream of any kind; a value that is changed in memory
  * stage.c			a value that is changed in its segment, unit by unit
+ * pieced.c			a stage whose value is pieces of it (pieced.h)
+ * fragment.c		bytes put in between, or taken out, in a stream of any kind
+ * arrange.c		which of its bytes stay where they are, and which are copied
  * copy_range.c		bytes from one stream, or a value, into another stream
  * hash.c			the SHA-256 of such a value, where the column keeps it
  * hasher.c			the digest of what comes in parts
@@ -37,11 +40,15 @@ typedef enum StreamKind
 /* A new value of a column that deduplicates (store_once.c). */
 typedef struct SfOnce SfOnce;
 
+/* A stage whose value is pieces of it (pieced.h). */
+typedef struct SfPieced SfPieced;
+
 struct SfStream
 {
 	StreamKind	kind;
 	MemoryContext context;
-	int64		length;
+	int64		length;			/* of a stage: of its unit space */
+	SfPieced   *pieced;			/* NULL: the value is the unit space */
 	struct varlena *value;		/* what it was opened on, or NULL */
 	SfReader   *reader;			/* to read it */
 	SfHome		home;			/* whose a TRAINED or SEALED one is, which the
@@ -127,6 +134,10 @@ extern void sfi_stage_require_usable(SfStream *stream);
 /* The finished draft, palloc'd, which is not empty. */
 extern SfValue sfi_stage_finish(SfStream *stream);
 
+/* The same of one whose value is those pieces of it; hash: of these, to be kept, or NULL. */
+extern SfValue sfi_stage_finish_pieces(SfStream *stream, const SfContentHash *hash,
+									   const SfRange *ranges, int64 nranges);
+
 /* ---- hash.c ---- */
 
 /*
@@ -152,6 +163,9 @@ extern void sfi_hash_cut(SfStream *stream, int64 object_offset);
 extern bool sfi_hash_wants_gap(const SfStream *stream, int64 object_offset);
 extern bool sfi_hash_wants_rest(const SfStream *stream);
 
+/* The same of a stage in pieces that is to keep a hash: are all bytes to be read? */
+extern bool sfi_hash_wants_all(int64 length);
+
 /* Bytes were written there; the bytes from the place of the hash on were read. */
 extern void sfi_hash_add(SfStream *stream, int64 object_offset, const char *data, int64 len);
 extern void sfi_hash_add_read(SfStream *stream, const char *data, int64 len);
@@ -163,6 +177,12 @@ extern void sfi_hash_add_read(SfStream *stream, const char *data, int64 len);
  * on the STORED value that some of the pieces are parts of, and unchanged.  May be cancelled.
  */
 extern void sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces);
+
+/*
+ * Make a stage on the STORED value of a row, which is unchanged, hold them; in pieces, where that
+ * writes much less.  False, and nothing done: all of the value is to be copied.
+ */
+extern bool sfi_store_edited(SfStream *stream, const SfPiece *pieces, int npieces);
 
 /* The STORED value that an EDITED one begins with, or NULL.  Points into it.  Never throws. */
 extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);

@@ -402,13 +402,16 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
  * what a row will own by it.
  */
 SfValue
-sf_write_draft_finish(SfDraft *draft, uint64 unit_space_bytes, const SfContentHash *hash)
+sf_write_draft_finish(SfDraft *draft, uint64 unit_space_bytes, const SfContentHash *hash,
+					  const SfRange *ranges, int64 nranges)
 {
+	const SfNewList list = {draft->base, ranges, nranges};
 	SfValue		value;
 	SfOwned		owned;
 
 	sfi_write_require_open();
-	value = sf_object_edit_finish(draft->edit, unit_space_bytes, hash);
+	value = sf_object_edit_finish(draft->edit, unit_space_bytes, hash,
+								  ranges != NULL ? &list : NULL);
 	SF_ASSERT(value.loc.generation == draft->version.generation);
 	owned = sf_object_difference(draft->seg, &value.loc, draft->base, NULL);
 	sfi_objects_finish(draft->object, &value.loc, &owned);
@@ -438,7 +441,8 @@ sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *enco
 	sf_write_draft_put(draft, 0, data, len, len);
 	if (draft->hash != NULL)
 		sf_transform_hash_finish(&hash, &kept);
-	value = sf_write_draft_finish(draft, len, draft->hash != NULL ? &kept : NULL);
+	value = sf_write_draft_finish(draft, len, draft->hash != NULL ? &kept : NULL,
+								  NULL, 0);
 	if (fingerprint != NULL)
 		value = sf_write_share(seg, &value, fingerprint);
 	else

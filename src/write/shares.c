@@ -152,7 +152,8 @@ own_record(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 
 /*
  * Begin a record of this transaction, which says what the column is now: others refer to it
- * only as long as the column is the same.  False: the locator is too long.
+ * only as long as the column is the same.  False: the locator is too long, or
+ * PIECED.
  */
 static bool
 begin_record(SfSegment *seg, const SfLocator *loc, SfShareCopy *copy)

@@ -155,10 +155,12 @@ extern SfEdit *sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocat
 /*
  * The STORED value (palloc'd), of unit_space_bytes > 0, which end in the last unit.  It can
  * be read in this transaction, adopted by a row once, or copied.  hash: of its bytes, to be
- * kept with it, or NULL.  The draft may only be forgotten after that.
+ * kept with it, or NULL.  ranges: the pieces that it is, if it is to be PIECED, or NULL.  The
+ * draft may only be forgotten after that.
  */
 extern SfValue sf_write_draft_finish(SfDraft *draft, uint64 unit_space_bytes,
-									 const SfContentHash *hash);
+									 const SfContentHash *hash, const SfRange *ranges,
+									 int64 nranges);
 
 /*
  * Place a finished draft in a row of the column, as it is.  old: what the row had, STORED, or

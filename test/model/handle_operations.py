@@ -235,6 +235,43 @@ def erase(s):
         handle.written = s.tick()
 
 
+def insert_bytes(s):
+    """Bytes in between; behind the end it is a write."""
+    handle = some_handle(s)
+    if not handle or handle.content.length > DENSE_MAX or handle.position > DENSE_MAX:
+        return
+    data = s.rng.randbytes(size(s.rng))
+    s.note(f"insert {len(data)} to {handle.fd} at {handle.position}")
+    call, params = "SELECT securefile_insert(%s::int, %s::bytea)", (handle.fd, data)
+    if handle.mode == "r":
+        s.refused(call, params, "55000")
+        return
+    if s.value(call, params) != len(data):
+        raise Mismatch("insert returns another number")
+    handle.content.shift(handle.position, 0, data)
+    handle.position += len(data)
+    handle.written = s.tick()
+
+
+def delete_range(s):
+    handle = some_handle(s)
+    if not handle or handle.content.length > DENSE_MAX:
+        return
+    count = s.rng.choice([0, size(s.rng), size(s.rng), 30 * UNIT, 2**63 - 1])
+    s.note(f"delete {count} from {handle.fd} at {handle.position}")
+    call, params = "SELECT securefile_delete(%s::int, %s::bigint)", (handle.fd, count)
+    if handle.mode == "r":
+        s.refused(call, params, "55000")
+        return
+    want = max(0, min(count, handle.content.length - handle.position))
+    got = s.value(call, params)
+    if got != want:
+        raise Mismatch(f"deleted {got} of {want} bytes")
+    if want > 0:
+        handle.content.shift(handle.position, want, b"")
+        handle.written = s.tick()
+
+
 def fits(target, content, count):
     """Does the target stay as short as the test wants it, with so many bytes more of a content?"""
     dense = (len(content.pages) + len(target.content.pages)) * PAGE
@@ -634,7 +671,8 @@ def undelete(s):
 
 OPERATIONS = [
     (create, 10), (open_value, 22), (open_edited, 3), (read, 26), (write, 34), (seek, 30),
-    (truncate, 8), (erase, 8), (copy_range, 10), (copy_from_value, 6), (close, 3), (misuse, 5),
+    (truncate, 8), (erase, 8), (insert_bytes, 10), (delete_range, 6),
+    (copy_range, 10), (copy_from_value, 6), (close, 3), (misuse, 5),
     (finish_home, 12), (finish_elsewhere, 4), (finish_insert, 10), (finish_upsert, 3),
     (finish_twice, 3), (finish_selected, 3),
     (plain_insert, 8), (plain_update, 4), (delete, 6), (copy_value, 4), (append, 7),

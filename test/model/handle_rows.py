@@ -219,16 +219,16 @@ def check(session, table):
 
 def space_of(content, form, stored, in_row_max):
     """Least and most bytes of a segment that a value takes: by its contents, or, if some of
-    it is compressed or encrypted, by what securefile_storage() says.  None: it is not where it
+    it is compressed or encrypted, or it is in pieces, by what securefile_storage() says.  None: it is not where it
     belongs."""
-    stored_bytes, units, compressed, codec, key_id = stored
+    stored_bytes, units, compressed, codec, key_id, pieces = stored
     least, most = content.stored(in_row_max > 0)
     if form == "inline":
         packed = codec != "none" and in_row_max > 0 and stored_bytes <= IN_ROW_MAX + 100
         return (0, 0) if content.length <= in_row_max or packed else None
     if content.length <= in_row_max:
         return None
-    if key_id:
+    if key_id or pieces > 1:
         return stored_bytes, stored_bytes + 511 * units
     if compressed:
         slack = 511 * min(units, compressed + 1)
@@ -245,7 +245,7 @@ def compare_space(session, state):
             settle(session.conn, table, column)
             least = most = 0
             for key, form, *stored in session.sql(
-                    "SELECT id, form, stored_bytes, units, compressed_units, codec, key_id"
+                    "SELECT id, form, stored_bytes, units, compressed_units, codec, key_id, pieces"
                     f" FROM {table}, securefile_storage({column}) WHERE form IS NOT NULL"):
                 bounds = space_of(state[table, key][column], form, stored,
                                   IN_ROW_MAX if in_row(session, table, column) else 0)

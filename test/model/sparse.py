@@ -102,6 +102,14 @@ class Sparse:
         """Its gaps may take space, as those of values that are kept in memory do."""
         self.touched = set(range((self.length + UNIT - 1) // UNIT))
 
+    def shift(self, offset, removed, data):
+        """Other bytes in the place of some, and what follows moves; gaps become bytes."""
+        whole = self.bytes()
+        changed = Sparse(whole[:offset] + bytes(max(0, offset - len(whole))) + data
+                         + whole[offset + removed:])
+        changed.fill()
+        self.length, self.pages, self.touched = changed.length, changed.pages, changed.touched
+
     def splice(self, offset, removed, data):
         """Other bytes in the place of some, as overlay() puts them."""
         if removed == len(data) and offset + removed <= self.length:

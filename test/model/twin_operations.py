@@ -58,6 +58,8 @@ ROWS = [
     (8, "UPDATE @t SET @c = @c || @s WHERE @w AND length(@c) < 2000000"),
     (4, "UPDATE @t SET @c = @s || @c WHERE @w AND length(@c) < 2000000"),
     (6, "UPDATE @t SET @c = overlay(@c PLACING @s FROM 1 + @L % (length(@c)::int + 1)) WHERE @w AND @c IS NOT NULL"),
+    (5, "UPDATE @t SET @c = overlay(@c PLACING @s FROM 1 + @S % (length(@c)::int + 1) FOR 0) WHERE @w AND length(@c) BETWEEN 1 AND 2000000"),
+    (4, "UPDATE @t SET @c = overlay(@c PLACING '' FROM 1 + @S % (length(@c)::int + 1) FOR @n * 1000) WHERE @w AND length(@c) > 0"),
     (4, "UPDATE @t SET @c = <<securefile_truncate(@c::securefile, @L::bigint)|public.twin_cut(@c, @L)>> WHERE @w"
         " AND length(@c) > 0 RETURNING id"),
     (3, "UPDATE @t SET note = note + 1 WHERE @w"),

@@ -1,5 +1,6 @@
-# libpgsecurefile: ranges that the server copies, erases and searches (test/client/ranges.c), beside
-# streams and writes under way, in columns of several kinds; the example that joins values.
+# libpgsecurefile: ranges that the server copies, erases and searches (test/client/ranges.c), and bytes
+# that it inserts and deletes (insertions.c), beside streams and writes under way, in columns of
+# several kinds; the example that joins values.
 
 use strict;
 use warnings;
@@ -30,12 +31,12 @@ sub program
 
 sub trial
 {
-	my ($options, @under) = @_;
+	my ($trial, $options, @under) = @_;
 	my $type = $options ? "securefile($options)" : 'securefile';
-	my $name = @under ? "$type, valgrind" : $type;
+	my $name = "$trial, $type" . (@under ? ', valgrind' : '');
 
 	$node->safe_psql('postgres', "DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, doc $type)");
-	foreach my $line (split /\n/, program($name, @under, "$top/test/client/trial", $conninfo, 'ranges'))
+	foreach my $line (split /\n/, program($name, @under, "$top/test/client/trial", $conninfo, $trial))
 	{
 		$line =~ /^(not )?ok - (.*)/;
 		ok(!$1, "$name: $2");
@@ -47,13 +48,16 @@ sub trial
 
 $ENV{TRIAL_SEED} = $ENV{SECUREFILE_SEED} || time;
 note("seed $ENV{TRIAL_SEED}");
-trial($_) foreach '', 'filesystem_like_logging', 'compress, deduplicate, hash';
+foreach my $trial ('ranges', 'insertions', 'long_insertions')
+{
+	trial($trial, $_) foreach '', 'filesystem_like_logging', 'compress, deduplicate, hash';
+}
 
 SKIP:
 {
 	my ($valgrind) = run_command([ 'sh', '-c', 'command -v valgrind' ]);
 	skip 'no valgrind here', 1 unless $valgrind;
-	trial('filesystem_like_logging', $valgrind, '-q', '--leak-check=full', '--error-exitcode=9');
+	trial($_, 'filesystem_like_logging', $valgrind, '-q', '--leak-check=full', '--error-exitcode=9') foreach 'ranges', 'insertions';
 }
 
 # ---- the example ----
