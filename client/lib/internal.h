@@ -10,7 +10,7 @@
  * route.c		distributed tables: routes, connections to nodes
  * open.c		opening and creating
  * read.c, write.c	the stream
- * range.c		copying, erasing, searching on the server
+ * range.c		copying, erasing, deleting, searching on the server
  * store.c		storing and closing: how a value and its transaction end
  * position.c		position and length
  * take.c		taking the connection, giving it back, giving up after an error
@@ -109,14 +109,16 @@ typedef struct Awaited
 	int64_t		len_bytes;
 } Awaited;
 
-/* The statement that is prepared without a name: securefile_read or _write. */
+/* The statement that is prepared without a name: securefile_read, _write or _insert. */
 typedef enum Prepared
 {
 	PREPARED_NONE,
 	PREPARED_READ,
 	PREPARED_READ_AT,
 	PREPARED_WRITE,
-	PREPARED_WRITE_AT
+	PREPARED_WRITE_AT,
+	PREPARED_INSERT,
+	PREPARED_INSERT_AT
 } Prepared;
 
 /* A connection, as all its handles see it. */
@@ -536,6 +538,10 @@ extern int	pgsfi_execute(pgsf *h, const char *sql, PGresult **answer);
 /* Send len_bytes, at most a piece, that are to be written at object_offset. */
 extern int	pgsfi_send_piece(pgsf *h, int64_t object_offset, const char *data,
 							 int64_t len_bytes);
+
+/* Send len_bytes, at most as many as a piece, that are to be inserted at object_offset. */
+extern int	pgsfi_send_insertion(pgsf *h, int64_t object_offset, const char *data,
+								 int64_t len_bytes);
 
 /* Send the gathered bytes.  With none it does nothing, and needs no connection. */
 extern int	pgsfi_send_gathered(pgsf *h);

@@ -44,18 +44,20 @@
  *
  * When you roll back, or roll back to a savepoint, while a value is open, the server may
  * have closed it.  The next call that waits for the server then fails with 42704.
- * pgsf_write() may not wait and return 0; pgsf_flush() or pgsf_store() fails then.  This
+ * pgsf_write() may not wait and return 0, and so may pgsf_insert(), pgsf_truncate(),
+ * pgsf_erase() and pgsf_delete(); pgsf_flush() or pgsf_store() fails then.  This
  * error, too, leaves a transaction of yours failed.  pgsf_close() never meets it.
  *
  * The connection.  It may be in blocking mode or not and in pipeline mode or not, but must
  * have no command in progress: else PGSF_ERROR_BUSY.  Each call leaves both modes as they
  * were and the connection free for you, with one exception: after pgsf_read(),
- * pgsf_write(), pgsf_truncate() and pgsf_erase() it may be in pipeline mode with commands in
- * flight.  Call pgsf_flush() before you use the connection yourself.  (All other calls, also those
- * on another handle of the connection, do that by themselves.)  The library overwrites the
- * unnamed prepared statement and registers an event procedure (libpq-events.h); it changes
- * no other state of connection and session.  PQfinish() and PQreset() are allowed while a
- * value is open: the value is lost, and pgsf_free() has still to be called.
+ * pgsf_write(), pgsf_insert(), pgsf_truncate(), pgsf_erase() and pgsf_delete() it may be in
+ * pipeline mode with commands in flight.  Call pgsf_flush() before you use the connection
+ * yourself.  (All other calls, also those on another handle of the connection, do that by
+ * themselves.)  The library overwrites the unnamed prepared statement and registers an
+ * event procedure (libpq-events.h); it changes no other state of connection and session.
+ * PQfinish() and PQreset() are allowed while a value is open: the value is lost, and
+ * pgsf_free() has still to be called.
  *
  * Threads.  One thread at a time may use a connection and all its handles.  Only
  * pgsf_cancel() may be called by other threads, and in signal handlers.  Different
@@ -231,9 +233,25 @@ extern int64_t pgsf_read(pgsf *h, void *buf, size_t len);
 extern int	pgsf_write(pgsf *h, const void *buf, size_t len);
 
 /*
+ * Insert len bytes at the position and move the position behind them.  The bytes from the
+ * position on move back, and the value becomes longer by len; they do not travel.  At the
+ * end and beyond it this is pgsf_write(), gap included.  In front of the end nothing is
+ * gathered: each call sends its bytes, in pieces of up to 256 KB, so one long insertion is
+ * faster than many short ones.  Up to 16 pieces are in flight without an answer: a later
+ * call may report an error of the server, pgsf_flush() or pgsf_store() at the latest.  All
+ * errors but the first two close the value.
+ *
+ * Errors: PGSF_ERROR_STATE no value is open for writing; PGSF_ERROR_ARGUMENT buf is NULL
+ * and len is not 0; 54000 the value would be longer than 2^63 - 1; 53100 the disk of the
+ * server is full.
+ * May leave the connection in use: see pgsf_flush().
+ */
+extern int	pgsf_insert(pgsf *h, const void *buf, size_t len);
+
+/*
  * Send the gathered bytes, wait until the server has taken all of them, and drop the bytes
  * that were read ahead.  After that the connection is free for the application, until the
- * next pgsf_read(), pgsf_write(), pgsf_truncate() or pgsf_erase().
+ * next pgsf_read(), pgsf_write(), pgsf_insert(), pgsf_truncate(), pgsf_erase() or pgsf_delete().
  * Errors: PGSF_ERROR_STATE no value is open; those of earlier writes.
  */
 extern int	pgsf_flush(pgsf *h);
@@ -317,6 +335,17 @@ extern int64_t pgsf_copy_value(pgsf *h, int64_t offset, int64_t length,
  * May leave the connection in use: see pgsf_flush().
  */
 extern int64_t pgsf_erase(pgsf *h, int64_t count);
+
+/*
+ * Take up to count bytes from the position on out of the value.  The bytes behind them move to the
+ * front, and the value becomes shorter; the position stays.  Returns the number of bytes: fewer
+ * than count only at the end, 0 at or beyond it.
+ *
+ * Errors: PGSF_ERROR_STATE no value is open for writing; PGSF_ERROR_ARGUMENT count is negative;
+ * those of the server as for pgsf_write(), which a later call may report.
+ * May leave the connection in use: see pgsf_flush().
+ */
+extern int64_t pgsf_delete(pgsf *h, int64_t count);
 
 /*
  * Set *found to the offset of the first place, at the position or behind it, where the value has

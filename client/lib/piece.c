@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * piece.c
- *	  One piece of a stream: sent to be written, or requested to be read.
+ *	  One piece of a stream: sent to be written or inserted, or requested to be read.
  *
- * Both use the unnamed prepared statement.  A piece at the position of the server's
+ * All of them use the unnamed prepared statement.  A piece at the position of the server's
  * handle needs no seek; any other piece has its offset as third parameter.
  *
  *-------------------------------------------------------------------------
@@ -29,29 +29,47 @@ wait_for_window(pgsf *h)
 	return 0;
 }
 
-int
-pgsfi_send_piece(pgsf *h, int64_t object_offset, const char *data, int64_t len_bytes)
+/* Send bytes to a function: by here if the position of the server's handle is right, else by at. */
+static int
+send_bytes(pgsf *h, const char *function, Prepared here, Prepared at,
+		   int64_t object_offset, const char *data, int64_t len_bytes)
 {
-	Prepared	which = object_offset == h->server_position ? PREPARED_WRITE : PREPARED_WRITE_AT;
+	Prepared	which = object_offset == h->server_position ? here : at;
 	Awaited		awaited = {AWAITED_WRITE, object_offset, len_bytes};
 	char		fd[4];
 	char		offset[8];
 	const char *values[] = {fd, data, offset};
 	int			lengths[] = {sizeof(fd), (int) len_bytes, sizeof(offset)};
 	static const int formats[] = {1, 1, 1};
-	pgsf_params params = {which == PREPARED_WRITE ? 2 : 3, NULL, values, lengths, formats};
+	pgsf_params params = {which == here ? 2 : 3, NULL, values, lengths, formats};
 
-	/* the server gets each unit of a stream in one command */
-	PGSF_ASSERT(len_bytes > 0 && object_offset % PIECE_BYTES + len_bytes <= PIECE_BYTES);
+	PGSF_ASSERT(len_bytes > 0 && len_bytes <= PIECE_BYTES);
 	PGSF_ASSERT(h->mode == PGSF_READ_WRITE || h->failed_unseen);
 	pgsfi_put_int4(fd, h->fd);
 	pgsfi_put_int8(offset, object_offset);
 	if (pgsfi_check_cancel(h) < 0 || wait_for_window(h) < 0 ||
-		pgsfi_prepare(h, which, "securefile_write", OID_BYTEA) < 0 ||
+		pgsfi_prepare(h, which, function, OID_BYTEA) < 0 ||
 		pgsfi_send_prepared(h, &awaited, &params) < 0)
 		return -1;
 	h->server_position = object_offset + len_bytes;
 	return pgsfi_request_answers(h);
+}
+
+int
+pgsfi_send_piece(pgsf *h, int64_t object_offset, const char *data, int64_t len_bytes)
+{
+	/* the server gets each unit of a stream in one command */
+	PGSF_ASSERT(object_offset % PIECE_BYTES + len_bytes <= PIECE_BYTES);
+	return send_bytes(h, "securefile_write", PREPARED_WRITE, PREPARED_WRITE_AT,
+					  object_offset, data, len_bytes);
+}
+
+int
+pgsfi_send_insertion(pgsf *h, int64_t object_offset, const char *data, int64_t len_bytes)
+{
+	PGSF_ASSERT(h->gathered_len == 0 && h->requested_until == 0);
+	return send_bytes(h, "securefile_insert", PREPARED_INSERT, PREPARED_INSERT_AT,
+					  object_offset, data, len_bytes);
 }
 
 int

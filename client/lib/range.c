@@ -37,8 +37,8 @@ bytes_there(const pgsf *h, int64_t count)
 }
 
 /*
- * Execute a statement behind the gathered bytes, and wait for its answer, in binary form, which the
- * caller clears; NULL after an error.
+ * Execute a statement that moves the server's handle, behind the gathered bytes, and wait for its
+ * answer, in binary form, which the caller clears; NULL after an error.
  */
 static PGresult *
 ask_row(pgsf *h, const char *sql, const pgsf_params *params)
@@ -46,8 +46,10 @@ ask_row(pgsf *h, const char *sql, const pgsf_params *params)
 	PGresult   *answer = NULL;
 
 	PGSF_ASSERT(pgsfi_has_connection(h) && h->requested_until == 0);
-	if (pgsfi_send_gathered(h) < 0 || pgsfi_send(h, AWAITED_ANSWER, sql, params, 1) < 0 ||
-		pgsfi_finish(h, &answer) < 0)
+	if (pgsfi_send_gathered(h) < 0)
+		return NULL;
+	h->server_position = NOWHERE;
+	if (pgsfi_send(h, AWAITED_ANSWER, sql, params, 1) < 0 || pgsfi_finish(h, &answer) < 0)
 		return NULL;
 	if (answer == NULL)
 		pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "no answer");
@@ -98,7 +100,7 @@ copy_range(pgsf *target, pgsf *source, int64_t len_bytes)
 
 	PGSF_ASSERT(len_bytes > 0 && len_bytes <= source->length - source->position);
 	PGSF_ASSERT(source->gathered_len == 0);
-	target->server_position = source->server_position = NOWHERE;
+	source->server_position = NOWHERE;
 	if (pgsfi_params_start(target, &params, NULL) == 0)
 	{
 		pgsfi_params_int4(&params, target->fd);
@@ -210,7 +212,6 @@ copy_value(pgsf *h, int64_t offset, int64_t length, const char *select, const pg
 	int64_t		copied = -1;
 
 	PGSF_ASSERT(offset >= 0 && offset < INT64_MAX && length >= -1);
-	h->server_position = NOWHERE;
 	if (pgsfi_params_start(h, &params, given) == 0)
 	{
 		sql = copy_value_sql(h, select, params.given + 1);
@@ -250,22 +251,22 @@ pgsf_copy_value(pgsf *h, int64_t offset, int64_t length,
 	return copied;
 }
 
-/* ---- erasing ---- */
+/* ---- erasing and deleting ---- */
 
-/* Send the statement; its answer is not waited for. */
+/* Send the statement; its function leaves the position.  The answer is not waited for. */
 static int
-send_erase(pgsf *h, int64_t len_bytes)
+send_remove(pgsf *h, const char *function, int64_t len_bytes)
 {
 	const char *schema = h->link->schema;
-	char	   *sql = pgsfi_sql(h, "SELECT %s.securefile_erase(" HANDLE_AT ", $3)",
-								schema, schema, 1, 2, 1);
+	char	   *sql = pgsfi_sql(h, "SELECT %s.%s(" HANDLE_AT ", $3)",
+								schema, function, schema, 1, 2, 1);
 	Params		params;
 	int			rc = -1;
 
 	PGSF_ASSERT(len_bytes > 0 && len_bytes <= h->length - h->position);
-	h->server_position = NOWHERE;
 	if (pgsfi_params_start(h, &params, NULL) == 0 && pgsfi_send_gathered(h) == 0)
 	{
+		h->server_position = h->position;
 		pgsfi_params_int4(&params, h->fd);
 		pgsfi_params_int8(&params, h->position);
 		pgsfi_params_int8(&params, len_bytes);
@@ -276,8 +277,9 @@ send_erase(pgsf *h, int64_t len_bytes)
 	return rc < 0 ? -1 : pgsfi_request_answers(h);
 }
 
-int64_t
-pgsf_erase(pgsf *h, int64_t count)
+/* Let function remove up to count bytes.  Returns how many. */
+static int64_t
+remove_bytes(pgsf *h, const char *function, int64_t count)
 {
 	int64_t		len;
 
@@ -291,8 +293,24 @@ pgsf_erase(pgsf *h, int64_t count)
 	if (pgsfi_enter(h) < 0)
 		return -1;
 	pgsfi_forget_ahead(h);
-	if (send_erase(h, len) < 0 || h->cancel_sent)
+	if (send_remove(h, function, len) < 0 || h->cancel_sent)
 		return pgsfi_give_up(h);
+	return len;
+}
+
+int64_t
+pgsf_erase(pgsf *h, int64_t count)
+{
+	return remove_bytes(h, "securefile_erase", count);
+}
+
+int64_t
+pgsf_delete(pgsf *h, int64_t count)
+{
+	int64_t		len = remove_bytes(h, "securefile_delete", count);
+
+	if (len > 0)
+		h->length -= len;
 	return len;
 }
 
@@ -330,7 +348,6 @@ search(pgsf *h, const char *pattern, int64_t len_bytes, int64_t *found)
 	int			rc = -1;
 
 	PGSF_ASSERT(pattern != NULL && len_bytes <= MAX_PATTERN_BYTES);
-	h->server_position = NOWHERE;
 	if (pgsfi_params_start(h, &params, &given) == 0)
 	{
 		pgsfi_params_int4(&params, h->fd);

@@ -87,7 +87,8 @@ pgsfi_prepare(pgsf *h, Prepared which, const char *function, Oid second)
 {
 	const Oid	types[] = {OID_INT4, second, OID_INT8};
 	const char *schema = h->link->schema;
-	int			at = which == PREPARED_READ_AT || which == PREPARED_WRITE_AT;
+	bool		at = which == PREPARED_READ_AT || which == PREPARED_WRITE_AT ||
+		which == PREPARED_INSERT_AT;
 	char	   *sql;
 	int			rc;
 

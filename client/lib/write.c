@@ -7,6 +7,9 @@
  * unit of a stream in one command, whatever the sizes of the application's writes are.
  * At most WINDOW_PIECES are in flight.
  *
+ * Bytes that are inserted are not gathered: they are sent at once, as pieces that begin where they
+ * do.  All bytes behind them move, so no place of the object is better for a piece to end at.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -77,6 +80,50 @@ pgsf_write(pgsf *h, const void *buf, size_t len)
 	else if (pgsfi_write(h, buf, (int64_t) len) == 0 && !h->cancel_sent)
 		return 0;
 	return pgsfi_give_up(h);
+}
+
+/* Insert at the position, which has bytes behind it, and move it. */
+static int
+insert(pgsf *h, const char *data, int64_t len_bytes)
+{
+	PGSF_ASSERT(h->position < h->length && len_bytes <= INT64_MAX - h->length);
+	if (pgsfi_send_gathered(h) < 0)
+		return -1;
+	while (len_bytes > 0)
+	{
+		int64_t		len = len_bytes < PIECE_BYTES ? len_bytes : PIECE_BYTES;
+
+		if (pgsfi_send_insertion(h, h->position, data, len) < 0)
+			return -1;
+		h->position += len;
+		h->length += len;
+		data += len;
+		len_bytes -= len;
+	}
+	return 0;
+}
+
+int
+pgsf_insert(pgsf *h, const void *buf, size_t len)
+{
+	int64_t		behind;
+	int			rc = -1;
+
+	if (pgsfi_start_open(h, true) < 0)
+		return -1;
+	if (buf == NULL && len > 0)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "buf must not be NULL");
+	if (pgsfi_enter(h) < 0)
+		return -1;
+	pgsfi_forget_ahead(h);
+	behind = h->position < h->length ? h->length : h->position;
+	if (len > (uint64_t) (INT64_MAX - behind))
+		pgsfi_fail(h, "54000", "a value cannot be longer than 2^63 - 1 bytes");
+	else if (h->position < h->length)
+		rc = insert(h, buf, (int64_t) len);
+	else
+		rc = pgsfi_write(h, buf, (int64_t) len);
+	return rc == 0 && !h->cancel_sent ? 0 : pgsfi_give_up(h);
 }
 
 int

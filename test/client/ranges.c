@@ -33,59 +33,7 @@ other_fails(int64_t rc, const char *sqlstate, const char *name)
 	check(rc < 0 && strcmp(pgsf_sqlstate(other), sqlstate) == 0, "%s: %s", name, pgsf_error(other));
 }
 
-/* Check what a call on a handle gave. */
-static void
-gives(pgsf *handle, int64_t got, int64_t wanted, const char *name)
-{
-	check(got == wanted, "%s: %lld, %s", name, (long long) got, pgsf_error(handle));
-}
-
-/* Move a position. */
-static void
-move(pgsf *handle, int64_t position)
-{
-	gives(handle, pgsf_seek(handle, position, SEEK_SET), position, "seek");
-}
-
-/* Check all bytes of an open value, which a stream reads. */
-static void
-open_value_is(pgsf *handle, const char *data, size_t len, const char *name)
-{
-	char	   *found = malloc(len + 1);
-	size_t		at = 0;
-	int64_t		got = 0;
-
-	if (pgsf_seek(handle, 0, SEEK_SET) == 0)
-		while (at <= len && (got = pgsf_read(handle, found + at,
-											 len + 1 - at < 70000 ? len + 1 - at : 70000)) > 0)
-			at += got;
-	check(got == 0 && at == len && memcmp(found, data, len) == 0, "%s: %zu of %zu bytes, %s", name,
-		  at, len, pgsf_error(handle));
-	free(found);
-}
-
-/* Check positions and length. */
-static void
-places_are(pgsf *handle, int64_t position, int64_t length, const char *name)
-{
-	check(pgsf_tell(handle) == position && pgsf_length(handle) == length, "%s: at %lld of %lld",
-		  name, (long long) pgsf_tell(handle), (long long) pgsf_length(handle));
-}
-
 /* ---- copying ---- */
-
-/* A stream has bytes in flight: three reads of the value of handle, from an offset on. */
-static void
-begin_stream(pgsf *handle, const char *data, int64_t offset)
-{
-	char		buf[1000];
-	bool		good = pgsf_seek(handle, offset, SEEK_SET) == offset;
-
-	for (int i = 0; i < 3 && good; i++)
-		good = pgsf_read(handle, buf, sizeof(buf)) == (int64_t) sizeof(buf) &&
-			memcmp(buf, data + offset + i * sizeof(buf), sizeof(buf)) == 0;
-	check(good && PQpipelineStatus(conn) == PQ_PIPELINE_ON, "a stream has begun");
-}
 
 /* A copy moves the server's handle of the source away from where the last read has left it. */
 static void
@@ -367,6 +315,84 @@ erase(const char *data, size_t len)
 	works(put_bytes(1, data, len), "put again");
 }
 
+/* ---- where gathered bytes end ---- */
+
+/* One of the calls for a range of 10 bytes, at the position of h, and the same for its copy. */
+static void
+any_range(int which, char *at, char *end, const char *data)
+{
+	int64_t		found;
+
+	switch (which)
+	{
+		case 0:
+			gives(h, pgsf_erase(h, 10), 10, "erase");
+			memset(at, 0, 10);
+			break;
+		case 1:
+			move(other, 0);
+			gives(h, pgsf_copy_range(h, other, 10), 10, "copy");
+			memcpy(at, data, 10);
+			break;
+		case 2:
+			gives(h, pgsf_copy_value(h, 0, 10, SELECT_ID, id_is(1)), 10, "copy of a row");
+			memcpy(at, data, 10);
+			break;
+		case 3:
+			gives(h, pgsf_delete(h, 10), 10, "delete");
+			memmove(at, at + 10, end - at - 10);
+			break;
+		case 4:
+			works(pgsf_insert(h, data, 10), "insert");
+			memmove(at + 10, at, end - at);
+			memcpy(at, data, 10);
+			break;
+		default:
+			works(pgsf_search(h, "nowhere, nowhere", 16, &found), "search");
+			break;
+	}
+}
+
+/*
+ * The bytes gathered before a range leave the server's handle at their end, and the range moves it
+ * away: what goes on at that end has to seek.
+ */
+static void
+go_on_behind_gathered(const char *data, size_t len)
+{
+	char	   *copy = malloc(len + 10);
+	char		buf[8];
+
+	memcpy(copy, data, len);
+	own_sql("BEGIN");
+	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open");
+	other_works(pgsf_open(other, PGSF_READ, SELECT_ID, id_is(1)), "open the source");
+	for (int i = 0; i < 2 * 6; i++)
+	{
+		int64_t		at = 10000 * (i + 1);
+
+		move(h, at);
+		works(pgsf_write(h, "gathered", 8), "write");
+		memcpy(copy + at, "gathered", 8);
+		move(h, at + 5000);
+		any_range(i / 2, copy + at + 5000, copy + len, data);
+		len = pgsf_length(h);
+		move(h, at + 8);
+		if (i % 2 == 0)
+			check(pgsf_read(h, buf, 8) == 8 && memcmp(buf, copy + at + 8, 8) == 0, "read on");
+		else
+		{
+			works(pgsf_write(h, "went on.", 8), "write on");
+			memcpy(copy + at + 8, "went on.", 8);
+		}
+	}
+	open_value_is(h, copy, len, "gone on behind gathered bytes");
+	works(pgsf_close(h), "close");
+	other_works(pgsf_close(other), "close");
+	own_sql("COMMIT");
+	free(copy);
+}
+
 /* ---- searching ---- */
 
 static void
@@ -485,6 +511,37 @@ erase_step(Copy *copy, int64_t size)
 }
 
 static bool
+delete_step(Copy *copy, int64_t size)
+{
+	int64_t		want = left_of(copy, size);
+	char	   *at = copy->data + copy->at;
+
+	if (want > 0)
+	{
+		memmove(at, at + want, copy->len - copy->at - want);
+		copy->len -= want;
+		memset(copy->data + copy->len, 0, want);
+	}
+	return pgsf_delete(copy->handle, size) == want;
+}
+
+static bool
+insert_step(Copy *copy, int64_t size, const char *buf)
+{
+	char	   *at = copy->data + copy->at;
+
+	if (copy->at < copy->len && copy->len + size > ROOM)
+		return true;
+	if (copy->at < copy->len)
+	{
+		memmove(at + size, at, copy->len - copy->at);
+		copy->len += size;
+	}
+	put_into(copy, buf, size);
+	return pgsf_insert(copy->handle, buf, size) == 0;
+}
+
+static bool
 search_step(Copy *copy, int64_t size)
 {
 	int64_t		from = copy->len > 0 ? rand() % copy->len : 0;
@@ -524,7 +581,9 @@ any_step(Copy *copy, Copy *source, char *buf)
 	}
 	if (copy->at + size > ROOM)
 		copy->at = pgsf_seek(copy->handle, 0, SEEK_SET);
-	switch (rand() % 8)
+	for (int64_t i = 0; i < size; i++)
+		buf[i] = (char) rand();
+	switch (rand() % 10)
 	{
 		case 0:
 			return erase_step(copy, size);
@@ -542,9 +601,11 @@ any_step(Copy *copy, Copy *source, char *buf)
 			memset(copy->data + size, 0, ROOM - size);
 			copy->len = size;
 			return pgsf_truncate(copy->handle, size) == 0;
+		case 6:
+			return insert_step(copy, size, buf);
+		case 7:
+			return delete_step(copy, size);
 		default:
-			for (int64_t i = 0; i < size; i++)
-				buf[i] = (char) rand();
 			put_into(copy, buf, size);
 			return pgsf_write(copy->handle, buf, size) == 0;
 	}
@@ -688,6 +749,7 @@ trial_ranges(void)
 	wrong_uses(data, len);
 	errors(data);
 	erase(data, len);
+	go_on_behind_gathered(data, len);
 	search(data, len);
 	keep_modes(data, len);
 	cancelled();

@@ -47,6 +47,8 @@ static const struct
 	{"unanswered", trial_unanswered},
 	{"route", trial_route},
 	{"ranges", trial_ranges},
+	{"insertions", trial_insertions},
+	{"long_insertions", trial_long_insertions},
 };
 
 bool
@@ -202,6 +204,53 @@ int64_t
 put_bytes(int id, const char *data, size_t len)
 {
 	return pgsf_put_memory(h, data, len, "t", "doc", INSERT_ID, id_is(id), NULL);
+}
+
+void
+gives(pgsf *handle, int64_t got, int64_t wanted, const char *name)
+{
+	check(got == wanted, "%s: %lld, %s", name, (long long) got, pgsf_error(handle));
+}
+
+void
+move(pgsf *handle, int64_t position)
+{
+	gives(handle, pgsf_seek(handle, position, SEEK_SET), position, "seek");
+}
+
+void
+open_value_is(pgsf *handle, const char *data, size_t len, const char *name)
+{
+	char	   *found = malloc(len + 1);
+	size_t		at = 0;
+	int64_t		got = 0;
+
+	if (pgsf_seek(handle, 0, SEEK_SET) == 0)
+		while (at <= len && (got = pgsf_read(handle, found + at,
+											 len + 1 - at < 70000 ? len + 1 - at : 70000)) > 0)
+			at += got;
+	check(got == 0 && at == len && memcmp(found, data, len) == 0, "%s: %zu of %zu bytes, %s", name,
+		  at, len, pgsf_error(handle));
+	free(found);
+}
+
+void
+places_are(pgsf *handle, int64_t position, int64_t length, const char *name)
+{
+	check(pgsf_tell(handle) == position && pgsf_length(handle) == length, "%s: at %lld of %lld",
+		  name, (long long) pgsf_tell(handle), (long long) pgsf_length(handle));
+}
+
+void
+begin_stream(pgsf *handle, const char *data, int64_t offset)
+{
+	char		buf[1000];
+	bool		good = pgsf_seek(handle, offset, SEEK_SET) == offset;
+
+	for (int i = 0; i < 3 && good; i++)
+		good = pgsf_read(handle, buf, sizeof(buf)) == (int64_t) sizeof(buf) &&
+			memcmp(buf, data + offset + i * sizeof(buf), sizeof(buf)) == 0;
+	check(good && PQpipelineStatus(conn) == PQ_PIPELINE_ON, "a stream has begun");
 }
 
 int

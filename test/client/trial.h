@@ -58,6 +58,21 @@ extern void rows_are(int count, const char *name);
 /* pgsf_put_memory() into a new row. */
 extern int64_t put_bytes(int id, const char *data, size_t len);
 
+/* Check what a call on a handle gave. */
+extern void gives(pgsf *handle, int64_t got, int64_t wanted, const char *name);
+
+/* Move a position. */
+extern void move(pgsf *handle, int64_t position);
+
+/* Check all bytes of an open value, which a stream reads. */
+extern void open_value_is(pgsf *handle, const char *data, size_t len, const char *name);
+
+/* Check positions and length. */
+extern void places_are(pgsf *handle, int64_t position, int64_t length, const char *name);
+
+/* A stream has bytes in flight: three reads of the value of handle, from an offset on. */
+extern void begin_stream(pgsf *handle, const char *data, int64_t offset);
+
 /* values.c */
 extern void trial_whole(void);
 extern void trial_handles(void);
@@ -87,5 +102,9 @@ extern void trial_holes(void);
 
 /* ranges.c */
 extern void trial_ranges(void);
+
+/* insertions.c */
+extern void trial_insertions(void);
+extern void trial_long_insertions(void);
 
 #endif							/* TRIAL_H */
