@@ -240,6 +240,20 @@ prepare_slot(SfReader *reader, SfReadJob *job)
 	return true;
 }
 
+/*
+ * The target has the begin of a unit, and no bytes: nobody has asked for any yet, so that damage is
+ * no error.
+ */
+void
+sfi_read_begin_ahead(SfReader *reader, SfReadJob *job)
+{
+	uint64		unit_no = sf_unit_of(job->target->offset);
+
+	SF_ASSERT(job->target->len == 0 && job->target->offset == sf_unit_start(unit_no));
+	if (reader->slot == NULL && is_asynchronous(job) && prepare_slot(reader, job))
+		fill_ring_ahead(reader, job, unit_no);
+}
+
 bool
 sfi_read_ahead(SfReader *reader, SfReadJob *job)
 {

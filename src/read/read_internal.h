@@ -351,6 +351,9 @@ extern void sfi_read_packed(struct varlena *datum, int64 offset, int64 len, char
 
 typedef struct SfReadSlot SfReadSlot;
 
+/* As many pieces of a PIECED value are read at the same time. */
+#define SF_READ_LANES	3
+
 struct SfReader
 {
 	dlist_node	link;			/* among all readers of this process */
@@ -372,6 +375,9 @@ struct SfReader
 	SfRange    *pieces;
 	uint64	   *begins;			/* where they begin in the value */
 	int64		npieces;
+	SfReader   *lanes[SF_READ_LANES];	/* read the pieces by turns */
+	int64		lane_pieces[SF_READ_LANES]; /* which one each has, or -1 */
+	int64		next_position;	/* in the value: end of the last call */
 
 	/* STORED only */
 	bool		tag_checked;	/* the locator is its segment's */
@@ -392,6 +398,12 @@ struct SfReader
  * Errors are those of sfi_read_units(), and only for units of the target.
  */
 extern bool sfi_read_ahead(SfReader *reader, SfReadJob *job);
+
+/*
+ * Start reading at the begin of a reader that has read nothing, if it is direct and asynchronous
+ * and there is a slot.  Damage of what nobody has asked for yet is no error.
+ */
+extern void sfi_read_begin_ahead(SfReader *reader, SfReadJob *job);
 
 /*
  * A unit of a reader's value; *n: how many are known from there on.  NULL when it is

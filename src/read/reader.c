@@ -68,7 +68,7 @@ sf_read_begin(struct varlena *datum)
 	sf_read_look(sf_object_copy(sf_read_unpacked(datum), context), &reader->value);
 	MemoryContextSwitchTo(old);
 	reader->length_bytes = reader->wanted_end = sf_read_value_length(&reader->value);
-	reader->next_offset = -1;
+	reader->next_offset = reader->next_position = -1;
 
 	dlist_push_head(&readers, &reader->link);
 	reader->at_reset.func = end_reader;
@@ -284,24 +284,94 @@ piece_at(const SfReader *reader, uint64 object_offset)
 }
 
 /*
- * The engine knows places of the unit space only.  A piece is read ahead up to its end, and what
- * comes behind it in the value begins anew.
+ * Pieces are read by turns by several readers, which know places of the unit space only.  While one
+ * reads its piece, the next pieces are on their way in the others:
+ *
+ *		 lane 0		| piece 0 ......|				 | piece 3 ..
+ *		 lane 1		  | piece 1 starts ......|
+ *		 lane 2			| piece 2 starts				  ......|
  */
+static SfReader *
+lane_of(SfReader *reader, int64 piece)
+{
+	int			i = piece % SF_READ_LANES;
+
+	if (reader->lanes[i] == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(reader->context);
+
+		reader->lanes[i] = sf_read_begin(reader->value.datum);
+		reader->lane_pieces[i] = -1;
+		MemoryContextSwitchTo(old);
+	}
+	return reader->lanes[i];
+}
+
+/* Where nothing that follows in a piece is wanted. */
+static int64
+end_in_piece(const SfReader *reader, int64 piece)
+{
+	const SfRange *range = &reader->pieces[piece];
+	int64		wanted = reader->wanted_end - (int64) reader->begins[piece];
+
+	return range->start + Min((int64) range->length, Max(wanted, 0));
+}
+
+/* Have a lane begin with a piece that will be wanted, unless it has that already. */
+static void
+start_piece(SfReader *reader, int64 piece)
+{
+	SfReader   *lane = lane_of(reader, piece);
+	int64		start = reader->pieces[piece].start;
+	SfReadTarget target = {.offset = sf_unit_start(sf_unit_of(start))};
+	SfLocator  *loc = &lane->value.loc;
+	SfSegment  *seg;
+	SfReadJob	job;
+
+	if (reader->lane_pieces[piece % SF_READ_LANES] == piece)
+		return;
+	reader->lane_pieces[piece % SF_READ_LANES] = piece;
+	sfi_read_leave_slot(lane);
+	seg = sf_object_open(loc);
+	sf_object_require_genuine(seg, loc);
+	sfi_read_prepare_job(&job, seg, loc, &target, NULL);
+	lane->next_offset = start;
+	lane->end_offset = end_in_piece(reader, piece);
+	sfi_read_begin_ahead(lane, &job);
+	if (lane->slot != NULL && !OidIsValid(lane->held))
+		lane->held = sf_space_hold(seg, AccessShareLock);
+	sf_space_release(seg);
+}
+
+/* What comes next in the value, where it is read in order. */
+static void
+start_next_pieces(SfReader *reader, int64 piece)
+{
+	for (int64 next = piece + 1; next < piece + SF_READ_LANES && next < reader->npieces; next++)
+		if ((int64) reader->begins[next] < reader->wanted_end)
+			start_piece(reader, next);
+}
+
 static void
 read_pieces(SfReader *reader, int64 object_offset, int64 len, char *dst)
 {
+	bool		in_order = object_offset == reader->next_position;
+
 	if (reader->pieces == NULL)
 		load_pieces(reader);
+	reader->next_position = object_offset + len;
 	for (int64 i = piece_at(reader, object_offset); len > 0; i++)
 	{
 		const SfRange *piece = &reader->pieces[i];
 		uint64		skip = object_offset - reader->begins[i];
 		int64		n = Min(len, (int64) (piece->length - skip));
-		int64		wanted = Min((int64) piece->length,
-								 reader->wanted_end - (int64) reader->begins[i]);
+		SfReader   *lane = lane_of(reader, i);
 
 		SF_ASSERT(i < reader->npieces && n > 0);
-		read_range(reader, (SfRange) {piece->start + skip, n}, piece->start + wanted, dst);
+		reader->lane_pieces[i % SF_READ_LANES] = i;
+		if (in_order || n < len)
+			start_next_pieces(reader, i);
+		read_range(lane, (SfRange) {piece->start + skip, n}, end_in_piece(reader, i), dst);
 		object_offset += n;
 		dst += n;
 		len -= n;

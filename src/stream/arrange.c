@@ -43,6 +43,9 @@
 /* Values below that are stored without pieces. */
 #define LEAST_BYTES		((int64) 1024 * 1024)
 
+/* So are longer ones, and what has a longer unit space: places are added up without a look. */
+#define MOST_BYTES		((int64) 1 << 61)
+
 /* What is written has to be that part of what would be written without pieces. */
 #define WORTH			8
 
@@ -425,24 +428,25 @@ is_new(const Plan *plan, const Stretch *item)
 	return item->is_new;
 }
 
-/* Can the value be pieces: is it long enough, and are they not too many? */
+/* Can the value be pieces: is it long enough, and not too long, and are they not too many? */
 static bool
 is_possible(const Plan *plan)
 {
-	return plan->length >= LEAST_BYTES && plan->nruns <= SF_PIECES_MAX;
+	return plan->length >= LEAST_BYTES && plan->length <= MOST_BYTES &&
+		plan->stream->length <= MOST_BYTES && plan->nruns <= SF_PIECES_MAX;
 }
 
 static bool
 is_worth_it(const Plan *plan)
 {
+	int64		moved = bytes_to_write(plan, is_moved);
 	int64		written = bytes_to_write(plan, is_new);
 
 	for (int64 i = 0; i < plan->nruns; i++)
 		if (plan->runs[i].start == NOWHERE)
 			written += length_of(&plan->runs[i]);
 	SF_ASSERT(written >= 0);
-	return is_possible(plan) &&
-		written <= bytes_to_write(plan, is_moved) / WORTH;
+	return is_possible(plan) && moved > 0 && written <= moved / WORTH;
 }
 
 /* ---- doing it ---- */

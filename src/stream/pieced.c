@@ -288,7 +288,7 @@ place_behind(SfStream *stream, int64 position, int64 len)
 		(i >= 0 && i < pieced->n && begin == position &&
 		 (int64) (pieced->ranges[i].start + pieced->ranges[i].length) == end))
 		return end;
-	return sf_unit_start(sf_units_of(end));
+	return sf_object_add_lengths(end, SF_UNIT_SIZE - 1) / SF_UNIT_SIZE * SF_UNIT_SIZE;
 }
 
 /* data NULL: a gap. */

@@ -86,6 +86,9 @@ sql("INSERT INTO queue VALUES (2, 2, 2, noise(2, 3000000))", "UPDATE queue SET d
 	"UPDATE queue SET doc = securefile_insert(doc, 1000001, 'x') WHERE id = 2");
 is(sql("SELECT length(doc), substring(doc, 1000000::bigint, 3::bigint) = substring(noise(2, 3000000), 1000000, 1) || 'x' || substring(noise(2, 3000000), 1000001, 1) FROM queue WHERE id = 2"), '1152921504606846977|t', 'an insertion in front of a gap');
 cmp_ok(stored('queue', 2), '<=', 3000000 + 4 * UNIT, 'which takes no space');
+# the longest value that there can be is none of pieces
+sql('UPDATE queue SET doc = securefile_truncate(doc, 9223372036854775807) WHERE id = 2', 'UPDATE queue SET doc = securefile_delete(doc, 1000001, 1) WHERE id = 2');
+is(sql("SELECT length(doc), substring(doc, 1::bigint, 3000000::bigint) = noise(2, 3000000), s.pieces FROM queue, securefile_storage(doc) s WHERE id = 2"), '9223372036854775806|t|1', 'the longest value');
 
 # ---- what goes by the length of the value (L46) ----
 
@@ -103,6 +106,22 @@ sql("UPDATE lengths SET doc = overlay(doc PLACING 'middle' FROM 4999998)");
 is(sql("SELECT length(doc), doc::bytea = overlay($plain || 'end'::bytea PLACING 'middle'::bytea FROM 4999998) FROM lengths"), '17000003|t', 'and changed where its pieces meet');
 is(sql('ANALYZE lengths; SELECT count(*) FROM securefile_duplicates(\'lengths\', \'doc\')'), '0', 'ANALYZE and a search for duplicates go through it');
 no_findings('lengths');
+
+# ---- reading in order ----
+
+# Several pieces are read at the same time, past the page cache, by each method.
+make_table($node, 'ordered', 'nocache');
+sql('INSERT INTO ordered VALUES (1, 1, 1, noise(12, 15000000))', 'CREATE TABLE twin AS SELECT noise(12, 15000000) AS doc');
+sql(q{DO $$ BEGIN FOR i IN 1 .. 25 LOOP
+	UPDATE ordered SET doc = securefile_insert(doc, i * 550000 + 1, 'abc');
+	UPDATE twin SET doc = overlay(doc PLACING 'abc' FROM i * 550000 + 1 FOR 0); END LOOP; END $$});
+cmp_ok((split /\|/, storage('ordered', 1))[0], '>', 25, 'a value in many pieces');
+foreach my $method ('sync', 'libaio', 'io_uring')
+{
+	my @said = split /\n/, sql("SET securefile.io_method = $method", 'SELECT securefile_digest(o.doc, \'sha256\') = sha256(twin.doc) FROM ordered o, twin',
+		map { "SELECT string_agg(chunk, '' ORDER BY n) = twin.doc FROM ordered o, twin, securefile_chunks(o.doc, chunk_size => $_) WITH ORDINALITY c (chunk, n) GROUP BY twin.doc" } 70001, 262144, 3000000);
+	is("@said", 't t t t', "it is read right in order ($method)");
+}
 
 # ---- copies (L47) ----
 
