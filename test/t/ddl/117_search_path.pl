@@ -102,7 +102,7 @@ my @calls = (
 		SELECT ~securefile_open(d, 'r') AS h FROM public.t WHERE id = 1 \gset
 		SELECT ~securefile_read(:h, 2), ~securefile_close(:h); ROLLBACK},
 	'ranges of handles' => q{BEGIN; SELECT ~securefile_create('public.t', 'd') AS h, ~securefile_open(d, 'r') AS r FROM public.t WHERE id = 1 \gset
-		SELECT ~securefile_copy(:h, :r), ~securefile_copy(:h, d), ~securefile_seek(:h, 1, 0), ~securefile_erase(:h, 2), ~securefile_search(:h, '\x00') FROM public.t WHERE id = 2;
+		SELECT ~securefile_copy(:h, :r), ~securefile_copy(:h, d), ~securefile_seek(:h, 1, 0), ~securefile_erase(:h, 2), ~securefile_insert(:h, '\x01'::bytea), ~securefile_delete(:h, 1), ~securefile_search(:h, '\x00') FROM public.t WHERE id = 2;
 		SELECT ~securefile_finish(:h); ROLLBACK},
 	'files of the server' => q{BEGIN; SELECT ~securefile_create('public.t', 'd') AS h \gset
 		SELECT ~securefile_load(:h, 'PG_VERSION'), ~securefile_save(d, current_setting('data_directory') || '/saved', true) FROM public.t WHERE id = 1; ROLLBACK},
