@@ -35,6 +35,8 @@ sub prepare_bytes
 			FROM bytes b, bytes m WHERE b.name = 'big' AND m.name = 'mid';
 		INSERT INTO bytes SELECT 'joined', p.data || m.data
 			FROM bytes p, bytes m WHERE p.name = 'page' AND m.name = 'mid';
+		INSERT INTO bytes SELECT 'inserted', overlay(l.data PLACING p.data FROM 1000001 FOR 0)
+			FROM bytes l, bytes p WHERE l.name = 'large' AND p.name = 'page';
 		CREATE FUNCTION wrong(t regclass) RETURNS text LANGUAGE plpgsql AS \$\$
 		DECLARE
 			found text;
@@ -58,7 +60,7 @@ sub prepare_bytes
 			-- a unit that is compressed or encrypted ends anywhere in a sector
 			EXECUTE format('SELECT coalesce(sum((bytes + 511) / 512 * 512), 0),
 					coalesce(sum((bytes + 511 * CASE WHEN s.key_id <> 0 THEN s.units ELSE least(s.units, s.compressed_units + 1) END) / 512 * 512), 0)
-				FROM %s, securefile_storage(doc) s, LATERAL (SELECT CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length ELSE s.stored_bytes END) b (bytes)
+				FROM %s, securefile_storage(doc) s, LATERAL (SELECT CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length + s.unused_bytes ELSE s.stored_bytes END) b (bytes)
 				WHERE CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length > %s ELSE s.form = ''stored'' END', t, in_row) INTO live_min, live_max;
 			SELECT string_agg(c::text, ' ') INTO found FROM securefile_check(t, 'doc') c;
 			RETURN concat_ws(' ', found, CASE WHEN u.pending_bytes <> u.retained_bytes OR u.live_bytes + u.saved_bytes < live_min

@@ -236,6 +236,19 @@ my %scenarios = (
 			transaction(3, 'DELETE FROM sparse;'),
 			"SELECT FROM securefile_maintain('sparse', 'doc');\n");
 	},
+	pieces => sub {
+		my ($t) = @_;
+		my $insert = "UPDATE x SET name = 'inserted', doc = securefile_insert(doc, 1000001, b.data::securefile) FROM bytes b WHERE id = 10 AND b.name = 'page';";
+		return (create_table('x', $t) . insert_into('x', 10, 'large'),
+			transaction(1, $insert),
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(2, "UPDATE x SET name = 'large', doc = securefile_delete(doc, 1000001, length(b.data)) FROM bytes b WHERE id = 10 AND b.name = 'page';", 'SAVEPOINT s;', $insert, 'ROLLBACK TO s;'),
+			"SELECT FROM securefile_maintain('x', 'doc');\n",
+			transaction(3, $insert, insert_into('x', 11, 'mid')),
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(4, 'DELETE FROM x WHERE id = 10;'),
+			"SELECT FROM securefile_maintain('x', 'doc');\n");
+	},
 	compressed => sub {
 		my ($t) = @_;
 		return (create_table('x', $t, $levels[0], 'hash'),
